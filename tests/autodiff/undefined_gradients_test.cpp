@@ -4,6 +4,7 @@
 #include "tests/support/graphs.h"
 
 #include <sconce/graph_executor.h>
+#include <sconce/module.h>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -166,6 +167,31 @@ TEST_P(UndefinedGradients, AreNotComputedWith) {
     }
   }
   EXPECT_TRUE(executor.explain().refusals.empty());
+}
+
+// What flows to values between the operators of a subgraph is no gradient of its result.
+TEST(UndefinedGradientsOfGradients, CallNoHookOfAResult) {
+  torch::jit::Module module("Product");
+  module.register_parameter("w", at::randn({3, 4}).requires_grad_(), /*is_buffer=*/false);
+  module.define(R"(
+def forward(self, x: Tensor) -> Tensor:
+    h = torch.sin(x * self.w)
+    return (h * h * self.w).sum(1)
+)");
+  const Module ours = accelerate(module, Options().compile(CompileMode::kBlocking).min_differentiable_nodes(0));
+  for (int call = 0; call < 5; ++call) {
+    const at::Tensor x = at::randn({3, 4}).requires_grad_();
+    const at::Tensor result = ours.forward({x}).toTensor();
+    int called = 0;
+    result.register_hook([&called](const at::Tensor& gradient) {
+      ++called;
+      EXPECT_TRUE(gradient.defined());
+    });
+    const at::Tensor first = torch::autograd::grad({result.sum()}, {x}, {}, true, /*create_graph=*/true).front();
+    first.pow(2).sum().backward();
+    EXPECT_EQ(called, 1) << "call " << call;
+    EXPECT_TRUE(x.grad().defined());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Metrics, UndefinedGradients, ::testing::ValuesIn(kMetricPrograms),

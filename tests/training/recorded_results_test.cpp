@@ -198,6 +198,33 @@ TEST(RecordedResults, AreReachedByGradientsOfGradients) {
   EXPECT_GE(expect_equal_gradients_seen(use, kWritten), 4U);
 }
 
+// What one result alone is computed from has no gradient of second order, if another brings the first.
+TEST(RecordedResults, BringNoGradientsOfGradientsToInputsOfOthers) {
+  expect_equal_gradients_seen([](const Results& results, const at::Tensor& x, std::vector<at::Tensor>& seen) {
+    const auto first = torch::autograd::grad({results.c.pow(2).mean()}, {x}, {}, true, /*create_graph=*/true);
+    first[0].pow(2).sum().backward();
+    seen.push_back(x.grad());
+  });
+}
+
+// The program tells two results of one formula apart by their gradients.
+TEST(RecordedResults, HaveTheirOwnGradients) {
+  const SeeingUse use = [](const Results& results, const at::Tensor&, std::vector<at::Tensor>& seen) {
+    note_gradients(results.h, seen);
+    results.c.retain_grad();
+    loss_of(results).backward();
+    seen.push_back(results.c.grad());
+  };
+  expect_equal_gradients_seen(use, R"(
+def forward(self, x):
+    c = torch.linear(x, self.a_weight, self.a_bias)
+    h = torch.linear(x, self.a_weight, self.a_bias)
+    y = torch.linear(x, self.a_weight, self.a_bias)
+    z = torch.linear(torch.cos(x), self.b_weight.t(), self.a_bias)
+    return y * self.b_weight.sum() * self.b_bias.sum(), h, c, z * y
+)");
+}
+
 TEST(RecordedResults, ShowHooksGradientsOfGradients) {
   for (const int hooked : {1, 2, 3, 4, 7}) {
     const SeeingUse use = [hooked](const Results& results, const at::Tensor& x, std::vector<at::Tensor>& seen) {

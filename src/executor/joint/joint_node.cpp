@@ -215,8 +215,7 @@ std::vector<at::Tensor> JointNode::as_recorded(variable_list&& gradients) const 
   for (size_t i = 0; i < gradients.size(); ++i) {
     at::Tensor gradient = gradients[i].defined() ? std::move(gradients[i]) : input_metadata(i).zeros_like();
     if (gradient.strides() != at::IntArrayRef(strides_[i])) {
-      at::Tensor copy = at::empty_strided(gradient.sizes(), strides_[i], gradient.options());
-      gradient = c10::GradMode::is_enabled() ? gradient : copy.copy_(gradient);
+      gradient = at::empty_strided(gradient.sizes(), strides_[i], gradient.options()).copy_(gradient);
     }
     recorded.push_back(std::move(gradient));
   }
@@ -257,10 +256,13 @@ variable_list JointNode::run_plan_of_backward(const std::vector<at::Tensor>& gra
 }
 
 variable_list JointNode::run_backward(variable_list&& gradients, bool releases) {
+  if (!has_defined(gradients)) {
+    return variable_list(plans_->differentiable_tensors.size());
+  }
   const std::vector<bool> is_defined = are_defined(gradients);
-  const std::vector<at::Tensor> recorded = as_recorded(std::move(gradients));
-  variable_list results = c10::GradMode::is_enabled() ? run_differentiably(recorded, is_defined)
-                                                      : run_plan_of_backward(recorded, is_defined, releases);
+  variable_list results = c10::GradMode::is_enabled()
+                              ? run_differentiably(gradients, is_defined)
+                              : run_plan_of_backward(as_recorded(std::move(gradients)), is_defined, releases);
   // A tensor has no gradient if no result with a gradient depends on it.
   for (size_t input = 0; input < results.size(); ++input) {
     bool is_reached = false;

@@ -80,8 +80,8 @@ class JointNode final : public torch::autograd::Node {
   torch::autograd::variable_list run_backward(torch::autograd::variable_list&& gradients, bool releases);
   torch::autograd::variable_list run_plan_of_backward(const std::vector<at::Tensor>& gradients,
                                                       const std::vector<bool>& is_defined, bool releases);
-  // The same by operators: in grad mode, with a history.
-  torch::autograd::variable_list run_differentiably(const std::vector<at::Tensor>& gradients,
+  // The same by operators: in grad mode, with a history. `gradients`: as the engine brings them.
+  torch::autograd::variable_list run_differentiably(const torch::autograd::variable_list& gradients,
                                                     const std::vector<bool>& is_defined);
   // The same for gradients that end at other results.
   torch::autograd::variable_list run_between_results(const torch::autograd::variable_list& gradients);

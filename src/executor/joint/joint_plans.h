@@ -31,6 +31,7 @@ struct JointPlans {
   std::vector<size_t> differentiable_tensors;  // those that backward has gradients of
   std::vector<size_t> differentiable_results;  // those that bring gradients
   std::vector<std::vector<size_t>> below;      // per differentiable result: the others that it is computed from
+  std::vector<size_t> from_lowest;             // differentiable results; each comes after those below it
   std::vector<size_t> cut;                     // the differentiable results that others are computed from
   std::vector<size_t> saved_tensors;
   std::vector<size_t> saved_results;

@@ -11,7 +11,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace sconce {
@@ -48,6 +47,13 @@ class DrawsAgain {
  private:
   at::Tensor now_;
 };
+
+// Adds a gradient, which may be undefined, to a sum, which may be, too.
+void add_gradient(at::Tensor& sum, const at::Tensor& gradient) {
+  if (gradient.defined()) {
+    sum = sum.defined() ? sum + gradient : gradient;
+  }
+}
 
 }  // namespace
 
@@ -167,21 +173,16 @@ variable_list JointNode::gradients_of_tensors(const Rerun& rerun, const variable
   return all;
 }
 
-variable_list JointNode::run_differentiably(const std::vector<at::Tensor>& gradients, const std::vector<bool>& is_defined) {
+variable_list JointNode::run_differentiably(const variable_list& gradients, const std::vector<bool>& is_defined) {
   const Rerun rerun = run_again(is_defined);
   variable_list sums = gradients;
-  // A result is computed from more results than those below it are.
-  std::vector<size_t> order(sums.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [this](size_t a, size_t b) { return plans_->below[a].size() > plans_->below[b].size(); });
-  for (const size_t result : order) {
-    if (plans_->below[result].empty()) {
-      break;
+  for (auto result = plans_->from_lowest.rbegin(); result != plans_->from_lowest.rend(); ++result) {
+    if (plans_->below[*result].empty() || !sums[*result].defined()) {
+      continue;
     }
-    const variable_list flows = flows_below(rerun, result, sums[result]);
+    const variable_list flows = flows_below(rerun, *result, sums[*result]);
     for (size_t i = 0; i < flows.size(); ++i) {
-      sums[i] = flows[i].defined() ? sums[i] + flows[i] : sums[i];
+      add_gradient(sums[i], flows[i]);
     }
   }
   return gradients_of_tensors(rerun, sums);

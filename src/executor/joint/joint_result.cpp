@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace sconce {
@@ -51,12 +50,8 @@ void JointResult::connect(const std::shared_ptr<JointNode>& call, const std::vec
     torch::autograd::impl::set_gradient_edge(results[i], {nodes.back(), nodes.back()->add_input_metadata(results[i])});
     call->add_node(nodes.back());
   }
-  // Autograd wants a node's edges before others lead to it. A result is computed from more results than those below it are.
-  std::vector<size_t> order(results.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(),
-            [&plans](size_t a, size_t b) { return plans.below[a].size() < plans.below[b].size(); });
-  for (const size_t i : order) {
+  // Autograd wants a node's edges before others lead to it.
+  for (const size_t i : plans.from_lowest) {
     for (const size_t other : plans.below[i]) {
       edges_of_results[i].emplace_back(nodes[other], 0);
     }

@@ -1,6 +1,7 @@
 #include "executor/joint/joint_trace.h"
 
 #include "analysis/effects.h"
+#include "analysis/memory_source.h"
 #include "executor/joint/cut_results.h"
 #include "executor/joint/joint_node.h"
 #include "executor/joint/result_checks.h"
@@ -16,6 +17,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -25,30 +27,16 @@ namespace {
 // Loops are unrolled in a recording. A longer one takes seconds and memory to compile.
 constexpr size_t kMostOperators = 100'000;
 
-// Returns the input of the graph whose memory the value has; null if an operator has made it.
-const Value* input_behind(const Graph& graph, const Value& value) {
-  const Value* base = &value;
-  while (base->node() != graph.body().param_node()) {
-    const Node& maker = *base->node();
-    const bool may_alias = maker.opcode() == Opcode::kListUnpack || maker.opcode() == Opcode::kListConstruct ||
-                           (maker.schema() != nullptr && !produces_new_tensor(maker));
-    if (!may_alias || maker.inputs().empty()) {
-      return nullptr;
-    }
-    base = maker.input(0);
-  }
-  return base;
-}
-
 // Notes which tensors forward writes, and whether it draws random numbers.
 void note_effects(const Graph& forward, size_t symbols, JointPlans& plans) {
   for_each_node(forward.body(), [&](const Node* node) {
     plans.draws = plans.draws || effects_of(*node).random;
     for (size_t i = 0; i < node->inputs().size(); ++i) {
-      const bool writes = node->schema() != nullptr && may_write_operand(*node, i);
-      const Value* written = writes ? input_behind(forward, *node->input(i)) : nullptr;
-      if (written != nullptr) {
-        plans.written.push_back(written->offset() - symbols);
+      if (node->schema() == nullptr || !may_write_operand(*node, i)) {
+        continue;
+      }
+      if (const Value& written = base_of_memory(*node->input(i)); written.node() == forward.body().param_node()) {
+        plans.written.push_back(written.offset() - symbols);
       }
     }
   });
@@ -74,13 +62,19 @@ std::vector<JointPlans::Group> groups_of(const JointPlans& plans) {
   return groups;
 }
 
-// Returns the results that others are computed from.
-std::vector<size_t> results_to_cut(const std::vector<std::vector<size_t>>& below) {
+// Sets how the results depend on each other.
+void note_order(std::vector<std::vector<size_t>> below, JointPlans& plans) {
   std::set<size_t> cut;
   for (const std::vector<size_t>& results : below) {
     cut.insert(results.begin(), results.end());
   }
-  return {cut.begin(), cut.end()};
+  plans.cut.assign(cut.begin(), cut.end());
+  // A result is computed from more results than those below it are.
+  plans.from_lowest.resize(below.size());
+  std::iota(plans.from_lowest.begin(), plans.from_lowest.end(), size_t{0});
+  std::sort(plans.from_lowest.begin(), plans.from_lowest.end(),
+            [&below](size_t a, size_t b) { return below[a].size() < below[b].size(); });
+  plans.below = std::move(below);
 }
 
 const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
@@ -179,7 +173,7 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
     recorder.refuse("no result depends on a tensor that requires a gradient");
     return nullptr;
   }
-  plans->below = results_below(differentiable);
+  note_order(results_below(differentiable), *plans);
   std::vector<at::Tensor> inputs;
   std::vector<size_t> positions;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -300,7 +294,6 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
     refusal = reason;
     return;
   }
-  plans->cut = results_to_cut(plans->below);
   std::vector<size_t> positions;
   for (const size_t number : plans->cut) {
     positions.push_back(plans->differentiable_results[number]);

@@ -1,6 +1,7 @@
 #include "executor/joint/split_recording.h"
 
 #include "analysis/effects.h"
+#include "analysis/memory_source.h"
 #include "analysis/nested_uses.h"
 #include "autodiff/select/roles.h"
 #include "ir/constant_operands.h"
@@ -197,10 +198,8 @@ class RecordingSplitter {
 
   // Calls `visit` for the value and what it may be a view of.
   static void for_each_base(const Value& value, c10::function_ref<void(const Value&)> visit) {
-    visit(value);
-    const Node& maker = *value.node();
-    if (maker.schema() != nullptr && !maker.inputs().empty() && !produces_new_tensor(maker)) {
-      for_each_base(*maker.input(0), visit);
+    for (const Value* base = &value; base != nullptr; base = source_of_memory(*base)) {
+      visit(*base);
     }
   }
 

@@ -113,11 +113,19 @@ class CommonNodes {
     for (size_t i = 0; i < later.outputs().size(); ++i) {
       const Value& a = *earlier.output(i);
       const Value& b = *later.output(i);
-      if (memory_->aliases.may_be_written(a) || memory_->aliases.may_be_written(b) || (may_escape(a) && may_escape(b))) {
+      if (memory_->aliases.may_be_written(a) || memory_->aliases.may_be_written(b) || are_told_apart(a, b)) {
         return false;
       }
     }
     return true;
+  }
+
+  // The caller sees two objects as one, or what one value's readers give to the other's gradient: a hook of a result is
+  // called with the gradient of all its uses.
+  static bool are_told_apart(const Value& a, const Value& b) {
+    const TensorFacts* facts = a.facts();
+    const bool has_gradient = is_tensor(a) && (facts == nullptr || facts->requires_grad != false);
+    return has_gradient ? may_escape(a) || may_escape(b) : may_escape(a) && may_escape(b);
   }
 
   // A constant list of numbers belongs to this graph alone, so every write to it uses its name.

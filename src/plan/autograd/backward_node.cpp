@@ -28,12 +28,6 @@ void for_each_tensor(const c10::IValue& value, c10::function_ref<void(const at::
   }
 }
 
-size_t count_tensors(const c10::IValue& value) {
-  size_t count = 0;
-  for_each_tensor(value, [&](const at::Tensor&) { ++count; });
-  return count;
-}
-
 // Returns the tensor, or a list of the same form, with every tensor replaced.
 c10::IValue with_tensors(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> replace) {
   if (value.isTensor()) {
@@ -148,29 +142,17 @@ at::Tensor BackwardNode::connected_output(const at::Tensor& output, bool depends
   return result;
 }
 
-size_t BackwardNode::first_slot_of_intermediate(size_t index) const {
-  size_t slot = first_slots_.back();
-  for (size_t i = 0; i < index; ++i) {
-    slot += count_tensors(intermediates_[function_->signature.differentiable_intermediates[i]]);
+void BackwardNode::connect_intermediates(torch::jit::Stack& stack, size_t first) {
+  has_intermediates_node_ = true;
+  const std::shared_ptr<IntermediatesNode> node(
+      new IntermediatesNode(std::static_pointer_cast<BackwardNode>(shared_from_this())), torch::autograd::deleteNode);
+  for (const size_t number : function_->signature.differentiable_intermediates) {
+    stack[first + number] = with_tensors(intermediates_[number], [&](const at::Tensor& tensor) {
+      at::Tensor connected = tensor.detach();
+      impl::set_gradient_edge(connected, {node, node->add_input_metadata(tensor)});
+      return connected;
+    });
   }
-  return slot;
-}
-
-// An intermediate as a function of the operands, for backward of backward: a gradient that reaches it comes back to this
-// node.
-c10::IValue BackwardNode::connected_intermediate(size_t index) {
-  const std::vector<size_t>& differentiable = function_->signature.differentiable_intermediates;
-  if (num_inputs() == first_slots_.back()) {
-    for (const size_t number : differentiable) {
-      for_each_tensor(intermediates_[number], [this](const at::Tensor& tensor) { add_input_metadata(tensor); });
-    }
-  }
-  size_t slot = first_slot_of_intermediate(index);
-  return with_tensors(intermediates_[differentiable[index]], [&](const at::Tensor& tensor) {
-    at::Tensor connected = tensor.detach();
-    impl::set_gradient_edge(connected, {shared_from_this(), static_cast<uint32_t>(slot++)});
-    return connected;
-  });
 }
 
 void BackwardNode::check_versions() const {
@@ -223,7 +205,6 @@ void BackwardNode::check_is_kept() const {
 
 void BackwardNode::push_saved(torch::jit::Stack& stack, const Incoming& incoming, bool records) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  check_is_kept();
   size_t number = 0;
   for (const Saved& input : inputs_) {
     stack.push_back(unpack(input, number++, incoming, /*is_output=*/false));
@@ -234,20 +215,20 @@ void BackwardNode::push_saved(torch::jit::Stack& stack, const Incoming& incoming
   check_versions();
   const size_t first = stack.size();
   stack.insert(stack.end(), intermediates_.begin(), intermediates_.end());
-  if (records) {
-    const std::vector<size_t>& differentiable = function_->signature.differentiable_intermediates;
-    for (size_t i = 0; i < differentiable.size(); ++i) {
-      stack[first + differentiable[i]] = connected_intermediate(i);
-    }
+  if (records && !function_->signature.differentiable_intermediates.empty()) {
+    connect_intermediates(stack, first);
   }
   if (releases_) {
     drop();
   }
 }
 
-// Frees the saved values. Requires the lock.
+// Frees the saved values, unless a backward of backward may come through its node of intermediates. Requires the lock.
 void BackwardNode::drop() {
   is_released_ = true;
+  if (has_intermediates_node_) {
+    return;
+  }
   for (std::vector<Saved>* saved : {&inputs_, &outputs_}) {
     for (Saved& each : *saved) {
       each.tensor.reset_data();
@@ -274,15 +255,20 @@ void BackwardNode::release_variables() {
   drop();
 }
 
-variable_list BackwardNode::apply(variable_list&& gradients) {
+variable_list BackwardNode::apply(variable_list&& gradients) { return run(std::move(gradients), {}); }
+
+variable_list IntermediatesNode::apply(variable_list&& gradients) {
+  return run_->run(variable_list(run_->num_inputs()), std::move(gradients));
+}
+
+variable_list BackwardNode::run(variable_list&& gradients, variable_list&& of_intermediates) {
   const DifferentiableFunction& function = *function_;
   const GradientSignature& signature = function.signature;
   const size_t outputs = signature.outputs.size();
   const size_t inputs = signature.inputs.size();
   const bool records = c10::GradMode::is_enabled();
   const bool reaches_intermediates =
-      std::any_of(gradients.begin() + static_cast<std::ptrdiff_t>(first_slots_.back()), gradients.end(),
-                  [](const at::Tensor& gradient) { return gradient.defined(); });
+      std::any_of(of_intermediates.begin(), of_intermediates.end(), [](const at::Tensor& each) { return each.defined(); });
   const bool is_recorded = records || reaches_intermediates;
   // An input has no gradient if no output with a gradient depends on it.
   std::vector<bool> is_reached(inputs, reaches_intermediates);
@@ -308,16 +294,19 @@ variable_list BackwardNode::apply(variable_list&& gradients) {
       stack.emplace_back(std::move(*first));
     }
   }
+  const bool comes_from_outputs = of_intermediates.empty();
+  if (const std::lock_guard<std::mutex> lock(mutex_); comes_from_outputs) {
+    check_is_kept();
+  }
   if (is_recorded) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    check_is_kept();
-    size_t slot = first_slots_.back();
+    size_t next = 0;
     for (const size_t number : signature.differentiable_intermediates) {
       bool has_gradient = false;
       stack.push_back(with_tensors(intermediates_[number], [&](const at::Tensor&) {
-        const size_t next = slot++;
-        has_gradient = has_gradient || (next < gradients.size() && gradients[next].defined());
-        return next < gradients.size() ? std::move(gradients[next]) : at::Tensor();
+        at::Tensor gradient = comes_from_outputs ? at::Tensor() : std::move(of_intermediates[next++]);
+        has_gradient = has_gradient || gradient.defined();
+        return gradient;
       }));
       is_defined.push_back(has_gradient);
     }

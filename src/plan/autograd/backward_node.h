@@ -32,6 +32,10 @@ class BackwardNode final : public torch::autograd::Node {
   void connect(torch::jit::Stack& results);
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  // Returns the gradients of the inputs. `gradients`: of outputs. `of_intermediates`: empty, or one per tensor in the
+  // differentiable intermediates.
+  torch::autograd::variable_list run(torch::autograd::variable_list&& gradients,
+                                     torch::autograd::variable_list&& of_intermediates);
   std::string name() const override { return function_->name; }
   const DifferentiableFunction& function() const { return *function_; }
   // Returns what the node keeps for backward: saved inputs, saved outputs, then intermediates. Does not check versions.
@@ -62,9 +66,8 @@ class BackwardNode final : public torch::autograd::Node {
   // `number`: the saved value's, counting inputs, then outputs.
   c10::IValue unpack(const Saved& saved, size_t number, const Incoming& incoming, bool is_output);
   at::Tensor connected_output(const at::Tensor& output, bool depends, OwnTensors& own);
-  c10::IValue connected_intermediate(size_t index);
-  // The inputs of this node that bring the gradients of differentiable intermediate `index` begin with this one.
-  size_t first_slot_of_intermediate(size_t index) const;
+  // Replaces the intermediates, from that place of the stack on, by functions of the operands.
+  void connect_intermediates(torch::jit::Stack& stack, size_t first);
   void check_versions() const;
   void check_is_kept() const;
   void drop();
@@ -82,7 +85,23 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<c10::IValue> intermediates_;
   std::vector<int64_t> versions_;  // of the tensors in lists among the intermediates
   bool is_released_ = false;
+  bool has_intermediates_node_ = false;
   bool releases_ = false;  // the values are not needed after this backward
+};
+
+// The node of the intermediates that a backward of backward reads: what flows to them comes to the operands. Hooks of the
+// run's outputs are those of `run`'s node, and are not called. Autograd inputs: one per tensor in the differentiable
+// intermediates. Autograd outputs: those of the run's node.
+class IntermediatesNode final : public torch::autograd::Node {
+ public:
+  explicit IntermediatesNode(std::shared_ptr<BackwardNode> run)
+      : Node(torch::autograd::edge_list(run->next_edges())), run_(std::move(run)) {}
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override;
+  std::string name() const override { return run_->name(); }
+
+ private:
+  const std::shared_ptr<BackwardNode> run_;
 };
 
 }  // namespace sconce

@@ -35,8 +35,9 @@ NodeClass find_class(const AutogradNode& node) {
   if (dynamic_cast<const torch::autograd::AccumulateGrad*>(&node) != nullptr) {
     return NodeClass::kLeaf;
   }
-  if (dynamic_cast<const BackwardNode*>(&node) != nullptr || dynamic_cast<const JointNode*>(&node) != nullptr ||
-      dynamic_cast<const JointResult*>(&node) != nullptr || dynamic_cast<const JointInputs*>(&node) != nullptr) {
+  if (dynamic_cast<const BackwardNode*>(&node) != nullptr || dynamic_cast<const IntermediatesNode*>(&node) != nullptr ||
+      dynamic_cast<const JointNode*>(&node) != nullptr || dynamic_cast<const JointResult*>(&node) != nullptr ||
+      dynamic_cast<const JointInputs*>(&node) != nullptr) {
     return NodeClass::kOwn;
   }
   // The formula of a torch::autograd::Function is code of the user's, which need not be operators alone.

@@ -1,0 +1,15 @@
+// What the values of a recording, which has neither loops nor branches, share their memory with.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace sconce {
+
+// Returns the operand whose memory the value may have: what a view is of, and for a list and its elements the list's first
+// element. Returns null for an input and for a new tensor.
+const Value* source_of_memory(const Value& value);
+
+// Returns the value that is reached by `source_of_memory`: an input, or a tensor that an operator has made.
+const Value& base_of_memory(const Value& value);
+
+}  // namespace sconce
