@@ -23,10 +23,12 @@ void check(const Expected<void>& status) { TORCH_CHECK(status, "the CUDA driver 
 
 class CudaEvent final : public DeviceEvent {
  public:
-  CudaEvent(Driver& driver, TorchBridge& bridge, CUcontext context) : driver_(driver), bridge_(bridge), context_(context) {
+  CudaEvent(Driver& driver, TorchBridge& bridge, CUcontext context, bool is_timed)
+      : driver_(driver), bridge_(bridge), context_(context) {
     const ContextScope current(driver_, context_);
     check(current.status());
-    check(driver_.create_event(CU_EVENT_DEFAULT, &event_));
+    const RelaxedMode relaxed(driver_);
+    check(driver_.create_event(is_timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING, &event_));
   }
   ~CudaEvent() override {
     const ContextScope current(driver_, context_);
@@ -128,6 +130,7 @@ class CudaRuntime final : public DeviceRuntime {
     }
     const ContextScope current(*driver_, context(device));
     check(current.status());
+    const RelaxedMode relaxed(*driver_);
     CUstream stream = nullptr;
     check(driver_->create_stream(CU_STREAM_NON_BLOCKING, &stream));
     return bridge_->stream_of(stream, device);
@@ -139,8 +142,8 @@ class CudaRuntime final : public DeviceRuntime {
   c10::Stream exchange_current_stream(c10::Stream stream) override {
     return bridge_of(stream.device_index()).exchange_stream(stream);
   }
-  std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device) override {
-    return std::make_unique<CudaEvent>(*driver_, *bridge_, context(device));
+  std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device, bool is_timed) override {
+    return std::make_unique<CudaEvent>(*driver_, *bridge_, context(device), is_timed);
   }
 
   Expected<std::string> compile(const std::string& text, const std::string& architecture) override {
@@ -168,6 +171,12 @@ class CudaRuntime final : public DeviceRuntime {
     check(current.status());
     check(driver_->copy_on_device(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
                                   bridge_->handle(stream)));
+  }
+
+  void copy_from_host(void* to, const void* from, size_t bytes, c10::Stream stream) override {
+    const ContextScope current(*driver_, context(stream.device_index()));
+    check(current.status());
+    check(driver_->copy_to_device(reinterpret_cast<CUdeviceptr>(to), from, bytes, bridge_->handle(stream)));
   }
 
   RandomState draw(c10::DeviceIndex device, uint64_t numbers) override { return bridge_of(device).draw(device, numbers); }

@@ -77,6 +77,7 @@ class Driver {
 
   virtual Expected<void> allocate(size_t bytes, CUdeviceptr* pointer) = 0;
   virtual Expected<void> free(CUdeviceptr pointer) = 0;
+  // The host's memory is read before the call returns, unless it is page-locked.
   virtual Expected<void> copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) = 0;
   virtual Expected<void> copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) = 0;
   virtual Expected<void> copy_on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) = 0;
@@ -108,6 +109,25 @@ class ContextScope {
   Driver& driver_;
   Expected<void> status_;
   bool pushed_ = false;
+};
+
+// Lets the calling thread allocate, free and load while streams are captured, which breaks captures of other modes: the
+// caller's own ones are in the global mode, LibTorch's default. For calls that touch no stream.
+class RelaxedMode {
+ public:
+  explicit RelaxedMode(Driver& driver) : driver_(driver), changed_(driver.exchange_capture_mode(&mode_)) {}
+  ~RelaxedMode() {
+    if (changed_) {
+      ignore(driver_.exchange_capture_mode(&mode_));
+    }
+  }
+  RelaxedMode(const RelaxedMode&) = delete;
+  RelaxedMode& operator=(const RelaxedMode&) = delete;
+
+ private:
+  Driver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool changed_;
 };
 
 }  // namespace sconce::cuda

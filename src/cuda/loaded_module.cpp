@@ -42,6 +42,7 @@ class CudaModule final : public DeviceModule {
   CudaModule(Driver& driver, CUcontext context, CUmodule module) : driver_(driver), context_(context), module_(module) {}
   ~CudaModule() override {
     const ContextScope current(driver_, context_);
+    const RelaxedMode relaxed(driver_);
     ignore(driver_.unload_module(module_));
   }
   CudaModule(const CudaModule&) = delete;
@@ -53,6 +54,7 @@ class CudaModule final : public DeviceModule {
       return static_cast<const DeviceKernel*>(known->second.get());
     }
     const ContextScope current(driver_, context_);
+    const RelaxedMode relaxed(driver_);
     CUfunction function = nullptr;
     const Expected<void> status =
         current.status() ? driver_.module_function(module_, name.c_str(), &function) : current.status();
@@ -83,6 +85,7 @@ Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext con
     return Refusal::because("this is no machine code for a GPU: it does not begin as an ELF file does");
   }
   const ContextScope current(driver, context);
+  const RelaxedMode relaxed(driver);
   CUmodule module = nullptr;
   const Expected<void> status = current.status() ? driver.load_module(cubin.data(), &module) : current.status();
   if (!status) {

@@ -5,26 +5,6 @@
 namespace sconce::cuda {
 namespace {
 
-// Destroying a graph may free memory. A thread that is recording another stream may do that only in relaxed mode.
-class RelaxedMode {
- public:
-  explicit RelaxedMode(Driver& driver) : driver_(driver) {
-    changed_ = static_cast<bool>(driver_.exchange_capture_mode(&mode_));
-  }
-  ~RelaxedMode() {
-    if (changed_) {
-      ignore(driver_.exchange_capture_mode(&mode_));
-    }
-  }
-  RelaxedMode(const RelaxedMode&) = delete;
-  RelaxedMode& operator=(const RelaxedMode&) = delete;
-
- private:
-  Driver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-  bool changed_ = false;
-};
-
 // The graph is only a template for the executable graph.
 class OwnedGraph {
  public:
@@ -91,6 +71,7 @@ Expected<std::unique_ptr<ExecutableGraph>> StreamRecording::finish() {
   // Instantiated like LibTorch's own graphs: a second launch frees memory that is still allocated (the
   // cudaMallocAsync allocator needs that), and nodes keep the priority of the stream they were recorded on.
   CUgraphExec handle = nullptr;
+  const RelaxedMode relaxed(driver_);
   status = driver_.instantiate_graph(
       graph.handle, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY,
       &handle);

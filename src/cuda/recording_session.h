@@ -15,15 +15,24 @@
 
 namespace sconce::cuda {
 
+// Has a share in its pool as long as it lives: LibTorch's allocator begins no pool again that has lost its last share.
 class CudaPool final : public RecordingPool {
  public:
-  CudaPool(TorchBridge& bridge, c10::DeviceIndex device) : device_(device), id_(bridge.new_pool()) {}
+  // Throws c10::Error if LibTorch does.
+  CudaPool(TorchBridge& bridge, c10::DeviceIndex device) : bridge_(bridge), device_(device), id_(bridge.new_pool()) {
+    bridge_.begin_allocating(device_, id_, [](CUstream) { return false; });
+    bridge_.end_allocating(device_, id_);
+  }
+  ~CudaPool() override { bridge_.release(device_, id_); }
+  CudaPool(const CudaPool&) = delete;
+  CudaPool& operator=(const CudaPool&) = delete;
   c10::DeviceIndex device() const { return device_; }
   PoolId id() const { return id_; }
 
  private:
-  c10::DeviceIndex device_;
-  PoolId id_;
+  TorchBridge& bridge_;
+  const c10::DeviceIndex device_;
+  const PoolId id_;
 };
 
 // Begins a recording. Driver, bridge and context must outlive the session and its recording.

@@ -42,7 +42,8 @@ class RealBridge final : public TorchBridge {
   CUstream handle(c10::Stream stream) override { return static_cast<CUstream>(stream.native_handle()); }
   // LibTorch numbers such streams by their addresses (c10/cuda/CUDAStream.cpp).
   c10::Stream stream_of(CUstream stream, c10::DeviceIndex device) override {
-    return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, device), reinterpret_cast<c10::StreamId>(stream));
+    return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::CUDA, device),
+                       reinterpret_cast<c10::StreamId>(stream));
   }
 
   PoolId new_pool() override {

@@ -29,7 +29,8 @@ class TorchBridge {
   virtual c10::Stream stream_of(CUstream stream, c10::DeviceIndex device) = 0;  // of a stream that LibTorch did not make
 
   // From `begin` to `end`, the pool serves allocations for streams for which `serves` returns true. Each `begin` also
-  // takes a share in the pool, which `release` returns. A pool without shares returns its memory to the allocator.
+  // takes a share in the pool, which `release` returns. A pool that has lost its last share returns its memory to the
+  // allocator, and cannot be begun again.
   virtual PoolId new_pool() = 0;
   virtual void begin_allocating(c10::DeviceIndex device, PoolId pool, std::function<bool(CUstream)> serves) = 0;
   virtual void end_allocating(c10::DeviceIndex device, PoolId pool) = 0;

@@ -131,8 +131,8 @@ TEST_F(CudaRuntimeTest, RefusesWhatIsNoMachineCode) {
 }
 
 TEST_F(CudaRuntimeTest, MeasuresAndOrdersByEvents) {
-  const auto start = runtime_->make_event(0);
-  const auto end = runtime_->make_event(0);
+  const auto start = runtime_->make_event(0, /*is_timed=*/true);
+  const auto end = runtime_->make_event(0, /*is_timed=*/true);
   const c10::Stream current = runtime_->current_stream(0);
   start->record(current);
   add(1);

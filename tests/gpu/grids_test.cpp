@@ -181,8 +181,8 @@ TEST_F(GpuGridTest, TellsItsShareOfTheBandwidthOfACopy) {
   const KernelCallArguments arguments = arguments_of({x, y, found});
   const c10::Stream stream = runtime_->current_stream(0);
   const auto seconds_of = [&](const auto& work) {
-    const auto begin = runtime_->make_event(0);
-    const auto end = runtime_->make_event(0);
+    const auto begin = runtime_->make_event(0, /*is_timed=*/true);
+    const auto end = runtime_->make_event(0, /*is_timed=*/true);
     work();
     begin->record(stream);
     for (int i = 0; i < 20; ++i) {

@@ -80,8 +80,8 @@ TEST_F(GpuKernelTest, IsOrderedWithOperatorsByEvents) {
   const c10::Stream side = runtime_->side_stream(0);
   const at::Tensor x = at::rand({1 << 20}, at::kCUDA);
   at::Tensor out = at::empty_like(x);
-  const auto ready = runtime_->make_event(0);
-  const auto done = runtime_->make_event(0);
+  const auto ready = runtime_->make_event(0, /*is_timed=*/true);
+  const auto done = runtime_->make_event(0, /*is_timed=*/true);
   const at::Tensor y = x * 3;
   ready->record(runtime_->current_stream(0));
   ready->block(side);

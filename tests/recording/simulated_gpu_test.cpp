@@ -228,7 +228,7 @@ TEST_F(SimulatedGpuTest, IndicesThatAreRecordedNeedNotBeKnownThen) {
 TEST_F(SimulatedGpuTest, StreamsThatDoNotWaitReadWhatIsThere) {
   DeviceRuntime& runtime = gpu_.runtime();
   const c10::Stream main = runtime.current_stream(0);
-  const auto event = runtime.make_event(0);
+  const auto event = runtime.make_event(0, /*is_timed=*/true);
   const at::Tensor x = gpu_.late_tensor(at::ones({4}));
   at::Tensor early;
   at::Tensor ordered;
@@ -250,7 +250,7 @@ TEST_F(SimulatedGpuTest, ReplaysRunOnlyForStreamsThatWaitForThem) {
   const auto recording = recorded([&] { x.add_(1); });
   recording->replay(side_);
   expect_equal(x, at::zeros({4}));
-  const auto event = runtime.make_event(0);
+  const auto event = runtime.make_event(0, /*is_timed=*/true);
   event->record(side_);
   recording->replay(side_);
   event->block(runtime.current_stream(0));

@@ -8,7 +8,9 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +57,49 @@ bool cannot_be_captured(const c10::OperatorHandle& op, const torch::jit::Stack& 
          counts_elements_of_masks(operands) || copies_between_devices(name, operands);
 }
 
+// A handle of cuBLAS and cuDNN, as LibTorch has them: a thread takes one that an ended thread has left, or makes one. They
+// cannot be made while the current stream is captured.
+class LibraryHandle {
+ public:
+  LibraryHandle() = default;
+  ~LibraryHandle() { left_ += is_taken_ ? 1 : 0; }
+  LibraryHandle(const LibraryHandle&) = delete;
+  LibraryHandle& operator=(const LibraryHandle&) = delete;
+
+  bool take(bool is_captured) {
+    if (is_taken_) {
+      return true;
+    }
+    size_t left = left_;
+    while (left > 0 && !left_.compare_exchange_weak(left, left - 1)) {
+    }
+    is_taken_ = left > 0 || !is_captured;
+    return is_taken_;
+  }
+
+ private:
+  static inline std::atomic<size_t> left_{0};
+  bool is_taken_ = false;
+};
+thread_local LibraryHandle library_handle;
+
+bool uses_library(const c10::OperatorHandle& op) {
+  static const std::set<std::string> names = {"aten::mm",
+                                              "aten::addmm",
+                                              "aten::bmm",
+                                              "aten::baddbmm",
+                                              "aten::addmv",
+                                              "aten::mv",
+                                              "aten::dot",
+                                              "aten::addbmm",
+                                              "aten::addr",
+                                              "aten::convolution",
+                                              "aten::_convolution",
+                                              "aten::convolution_overrideable",
+                                              "aten::convolution_backward"};
+  return names.contains(op.schema().name());
+}
+
 bool makes_no_contents(const c10::OperatorHandle& op) {
   const std::string& name = op.schema().name();
   return name == "aten::empty" || name == "aten::empty_strided";
@@ -72,6 +117,8 @@ void SimulatedOperators::run(const c10::OperatorHandle& op, torch::jit::Stack& s
   const CUstream stream = bridge_.handle(bridge_.current_stream(0));
   const auto now = driver_.begin_host_work(stream);
   TORCH_CHECK(now, "CUDA error: ", now.refusal().reason);
+  TORCH_CHECK(!uses_library(op) || library_handle.take(/*is_captured=*/!*now),
+              "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`");
   if (*now && is_dropout_that_draws(op, stack)) {
     drop_out(stack);
   } else if (*now && is_fill_that_draws(op, stack)) {
@@ -93,8 +140,7 @@ void SimulatedOperators::fill(torch::jit::Stack& stack) {
   const at::Tensor& target = stack.back().toTensor();
   const DeviceLimits limits;
   const RandomState state = bridge_.draw(0, numbers_of_dropout(target.numel(), limits));
-  at::Tensor on_host =
-      tensor_over(borrowed_storage(target.storage().data(), target.storage().nbytes(), c10::kCPU), target);
+  at::Tensor on_host = tensor_over(borrowed_storage(target.storage().data(), target.storage().nbytes(), c10::kCPU), target);
   fill_as_on_gpu(on_host, p, state, limits);
 }
 

@@ -5,6 +5,7 @@
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/kernels_on_device.h"
 #include "tests/simulated_gpu/dropout.h"
+#include "tests/simulated_gpu/printed_kernels.h"
 #include "tests/support/grid_interpreter.h"
 
 #include <ATen/ATen.h>
@@ -62,11 +63,15 @@ void run_grid(const GridProgram& grid, const cuda::LaunchDimensions& dimensions,
 }
 
 // Returns the kernel of the grid that was printed as this text.
-std::optional<cuda::FakeDriver::KernelDefinition> kernel_of(DeviceKernelCache& kernels, const std::string& text) {
+std::optional<cuda::FakeDriver::KernelDefinition> kernel_of(DeviceKernelCache& kernels, const std::string& text,
+                                                            bool is_printed) {
   if (auto dropout = dropout_kernel_of(text)) {
-    return dropout;
+    return is_printed ? std::optional(printed_kernel(text, dropout->argument_bytes.front())) : dropout;
   }
   for (const auto& each : kernels.kernels()) {
+    if (each->text() == text && is_printed) {
+      return printed_kernel(text, parameter_bytes(each->grid()));
+    }
     if (each->text() == text) {
       return cuda::FakeDriver::KernelDefinition{{parameter_bytes(each->grid())},
                                                 [each](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
@@ -84,7 +89,11 @@ std::string SimulatedGpu::simulated_compiler() {
   return (directory == nullptr ? "." : directory) + std::string("/simulated_nvrtc.so");
 }
 
-SimulatedGpu::SimulatedGpu(const std::string& compiler)
+SimulatedGpu::Kernels SimulatedGpu::default_kernels() {
+  return std::getenv("SCONCE_PRINTED_KERNELS") == nullptr ? Kernels::kStatements : Kernels::kPrinted;
+}
+
+SimulatedGpu::SimulatedGpu(const std::string& compiler, Kernels kernels_run)
     : driver_(std::make_shared<cuda::FakeDriver>()),
       bridge_(std::make_shared<cuda::FakeTorchBridge>(*driver_)),
       memory_(std::make_shared<DeviceMemory>(*driver_, *bridge_)),
@@ -95,9 +104,10 @@ SimulatedGpu::SimulatedGpu(const std::string& compiler)
   registrations_ = std::make_unique<CudaRegistrations>(
       *memory_, guard, [this](const c10::OperatorHandle& op, torch::jit::Stack& stack) { operators_->run(op, stack); });
   runtime_ = cuda::make_cuda_runtime(driver_, bridge_, {.file = compiler, .directories = {}});
-  driver_->define_kernels([this](const std::string& text, const std::string& name) {
-    return name == kGridKernelName ? kernel_of(kernels(), text) : std::nullopt;
-  });
+  driver_->define_kernels(
+      [this, is_printed = kernels_run == Kernels::kPrinted](const std::string& text, const std::string& name) {
+        return name == kGridKernelName ? kernel_of(kernels(), text, is_printed) : std::nullopt;
+      });
   in_place_ = std::make_unique<DeviceRuntimeInPlace>(*runtime_);
 }
 

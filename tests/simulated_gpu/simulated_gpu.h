@@ -27,9 +27,15 @@ namespace sconce::testing {
 // library.
 class SimulatedGpu {
  public:
+  // How kernels run: statement by statement, which sees what threads do wrong together (grid_interpreter.h), or the printed
+  // text (printed_kernels.h).
+  enum class Kernels : uint8_t { kStatements, kPrinted };
+
+  // Kernels are printed if the environment has SCONCE_PRINTED_KERNELS.
   SimulatedGpu() : SimulatedGpu(simulated_compiler()) {}
+  explicit SimulatedGpu(Kernels kernels) : SimulatedGpu(simulated_compiler(), kernels) {}
   // With another library in the place of NVRTC.
-  explicit SimulatedGpu(const std::string& compiler);
+  explicit SimulatedGpu(const std::string& compiler) : SimulatedGpu(compiler, default_kernels()) {}
   ~SimulatedGpu();
   SimulatedGpu(const SimulatedGpu&) = delete;
   SimulatedGpu& operator=(const SimulatedGpu&) = delete;
@@ -52,7 +58,9 @@ class SimulatedGpu {
   size_t driver_calls(const std::string& function) const;
 
  private:
+  SimulatedGpu(const std::string& compiler, Kernels kernels);
   static std::string simulated_compiler();
+  static Kernels default_kernels();
 
   std::shared_ptr<cuda::FakeDriver> driver_;
   std::shared_ptr<cuda::FakeTorchBridge> bridge_;

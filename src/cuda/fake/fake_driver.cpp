@@ -230,6 +230,9 @@ Expected<void> FakeDriver::load_module(const void* image, CUmodule* module) {
     code = CUDA_ERROR_INVALID_IMAGE;
   }
   if (code == CUDA_SUCCESS) {
+    code = forbidden_while_capturing();
+  }
+  if (code == CUDA_SUCCESS) {
     *module = new_handle<CUmodule>();
     modules_[*module].text = static_cast<const char*>(image) + kHeaderBytes;
   }
@@ -266,6 +269,9 @@ Expected<void> FakeDriver::module_function(CUmodule module, const char* name, CU
   }
   if (code == CUDA_SUCCESS && !definition) {
     code = CUDA_ERROR_NOT_FOUND;
+  }
+  if (code == CUDA_SUCCESS) {
+    code = forbidden_while_capturing();
   }
   if (code == CUDA_SUCCESS) {
     *function = new_handle<CUfunction>();
@@ -352,7 +358,10 @@ Expected<void> FakeDriver::free(CUdeviceptr pointer) {
 
 Expected<void> FakeDriver::copy_to_device(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   SCONCE_FAKE_CALL("copy_to_device");
-  return outcome("copy_to_device", enqueue(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); }));
+  const auto* first = static_cast<const std::byte*>(from);
+  return outcome("copy_to_device", enqueue(stream, [to, values = std::vector<std::byte>(first, first + bytes)] {
+                   std::memcpy(reinterpret_cast<void*>(to), values.data(), values.size());
+                 }));
 }
 
 Expected<void> FakeDriver::copy_to_host(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {

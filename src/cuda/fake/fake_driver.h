@@ -136,6 +136,7 @@ class FakeDriver final : public Driver {
     bool is_blocking = true;  // waits for the default stream, and that for it
   };
   struct Event {
+    bool is_timed = true;
     uint64_t recorded = 0;  // version
     uint64_t completed = 0;
     CUstream stream = nullptr;  // of the last record
@@ -168,7 +169,7 @@ class FakeDriver final : public Driver {
   }
 
   CUresult enqueue(CUstream stream, Work work);
-  CUresult forbidden_while_capturing();  // for calls that wait or allocate
+  CUresult forbidden_while_capturing();  // for calls that may allocate, free or load
   void invalidate(Capture& capture) { capture.invalidated = true; }
   void drain(CUstream stream, uint64_t until = UINT64_MAX);  // until its operation at this position is done
   void drain_all();

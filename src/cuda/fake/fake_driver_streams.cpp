@@ -15,8 +15,8 @@ bool FakeDriver::captures_on_this_thread() const {
                      [](const auto& entry) { return entry.second.thread == std::this_thread::get_id(); });
 }
 
-// While a thread captures, a call that waits or allocates would break the captured order. The driver refuses the call
-// and invalidates the capture, unless the thread is in relaxed mode.
+// While a thread captures, a call that may allocate, free or load would break the captured order. The driver refuses the
+// call and invalidates the capture, unless the thread is in relaxed mode.
 CUresult FakeDriver::forbidden_while_capturing() {
   const auto mode = modes_.find(std::this_thread::get_id());
   if (mode != modes_.end() && mode->second == CU_STREAM_CAPTURE_MODE_RELAXED) {
@@ -43,8 +43,10 @@ CUresult FakeDriver::forbidden_while_capturing() {
 Expected<void> FakeDriver::synchronize_context() {
   SCONCE_FAKE_CALL("synchronize_context");
   code = needs_context();
-  if (code == CUDA_SUCCESS) {
-    code = forbidden_while_capturing();
+  // The context is that of the captured streams, too: no thread may wait for it, in any mode.
+  for (auto& [id, capture] : captures_) {
+    invalidate(capture);
+    code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
   if (code == CUDA_SUCCESS) {
     drain_all();
@@ -55,6 +57,9 @@ Expected<void> FakeDriver::synchronize_context() {
 Expected<void> FakeDriver::create_stream(unsigned flags, CUstream* stream) {
   SCONCE_FAKE_CALL("create_stream");
   code = needs_context();
+  if (code == CUDA_SUCCESS) {
+    code = forbidden_while_capturing();
+  }
   if (code == CUDA_SUCCESS) {
     *stream = new_handle<CUstream>();
     streams_[*stream].is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
@@ -124,12 +129,15 @@ Expected<void> FakeDriver::stream_wait_event(CUstream handle, CUevent event_hand
 
 // ---- events -------------------------------------------------------------------------------------------------------
 
-Expected<void> FakeDriver::create_event(unsigned, CUevent* event) {
+Expected<void> FakeDriver::create_event(unsigned flags, CUevent* event) {
   SCONCE_FAKE_CALL("create_event");
   code = needs_context();
   if (code == CUDA_SUCCESS) {
+    code = forbidden_while_capturing();
+  }
+  if (code == CUDA_SUCCESS) {
     *event = new_handle<CUevent>();
-    events_[*event] = {};
+    events_[*event].is_timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
   }
   return outcome("create_event", code);
 }
@@ -192,6 +200,9 @@ Expected<void> FakeDriver::synchronize_event(CUevent handle) {
 Expected<void> FakeDriver::elapsed_milliseconds(CUevent start, CUevent end, float* milliseconds) {
   SCONCE_FAKE_CALL("elapsed_milliseconds");
   if (events_.count(start) == 0 || events_.count(end) == 0) {
+    return outcome("elapsed_milliseconds", CUDA_ERROR_INVALID_HANDLE);
+  }
+  if (!events_[start].is_timed || !events_[end].is_timed) {
     return outcome("elapsed_milliseconds", CUDA_ERROR_INVALID_HANDLE);
   }
   *milliseconds = float(events_[end].tick - events_[start].tick);
@@ -292,6 +303,9 @@ Expected<void> FakeDriver::instantiate_graph(CUgraph graph, unsigned long long, 
   const auto found = graphs_.find(graph);
   if (found == graphs_.end()) {
     return outcome("instantiate_graph", CUDA_ERROR_INVALID_VALUE);
+  }
+  if (code = forbidden_while_capturing(); code != CUDA_SUCCESS) {
+    return outcome("instantiate_graph", code);
   }
   *executable = new_handle<CUgraphExec>();
   executables_[*executable] = found->second;

@@ -81,9 +81,7 @@ c10::Stream FakeTorchBridge::exchange_stream(c10::Stream stream) {
 
 CUstream FakeTorchBridge::handle(c10::Stream stream) {
   const auto id = size_t(stream.id());
-  return id == 0                       ? nullptr
-         : id <= side_streams_.size() ? side_streams_[id - 1]
-                                       : reinterpret_cast<CUstream>(stream.id());
+  return id == 0 ? nullptr : id <= side_streams_.size() ? side_streams_[id - 1] : reinterpret_cast<CUstream>(stream.id());
 }
 
 c10::Stream FakeTorchBridge::stream_of(CUstream stream, c10::DeviceIndex) {
@@ -97,6 +95,8 @@ PoolId FakeTorchBridge::new_pool() {
 
 void FakeTorchBridge::begin_allocating(c10::DeviceIndex, PoolId pool, std::function<bool(CUstream)> serves) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK(shares_.count(pool) != 0 || begun_.insert(pool).second,
+              "beginAllocateToPool: use_count > 0 INTERNAL ASSERT FAILED");
   TORCH_CHECK(allocating_.emplace(pool, std::move(serves)).second, "beginAllocateToPool: already recording to mempool_id");
   ++shares_[pool];
 }

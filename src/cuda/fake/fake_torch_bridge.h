@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,12 +45,14 @@ class FakeTorchBridge final : public TorchBridge {
  private:
   FakeDriver& driver_;
   mutable std::mutex mutex_;
-  std::vector<CUstream> side_streams_;  // a c10::Stream's id is its index + 1; 0 is the default stream. Of others it is the handle.
+  std::vector<CUstream>
+      side_streams_;  // a c10::Stream's id is its index + 1; 0 is the default stream. Of others it is the handle.
   size_t next_side_stream_ = 0;
   std::map<std::thread::id, c10::Stream> current_;
   unsigned long long next_pool_ = 1;
   std::map<PoolId, std::function<bool(CUstream)>> allocating_;
   std::map<PoolId, size_t> shares_;
+  std::set<PoolId> begun_;
 };
 
 }  // namespace sconce::cuda

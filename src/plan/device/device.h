@@ -21,7 +21,7 @@
 namespace sconce {
 
 // Increment when this file changes: both sides of the library boundary must agree on it.
-constexpr int kDeviceInterfaceVersion = 5;
+constexpr int kDeviceInterfaceVersion = 6;
 
 struct LaunchShape {
   std::array<uint32_t, 3> grid = {1, 1, 1};   // blocks
@@ -117,13 +117,14 @@ class DeviceRuntime {
   virtual size_t used_bytes(c10::DeviceIndex device) = 0;  // of the device's memory, by all processes
   virtual void synchronize(c10::DeviceIndex device) = 0;
   virtual c10::Stream current_stream(c10::DeviceIndex device) = 0;
-  virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;         // from LibTorch's pool; never the default stream
-  // Returns a stream that nobody else has until it is given back. LibTorch gives a stream of its pool to several callers, and
-  // a recording would take the work of the others.
+  virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;  // from LibTorch's pool; never the default stream
+  // Returns a stream that nobody else has until it is given back. LibTorch gives a stream of its pool to several callers,
+  // and a recording would take the work of the others.
   virtual c10::Stream take_stream(c10::DeviceIndex device) = 0;
   virtual void give_back(c10::Stream stream) = 0;
   virtual c10::Stream exchange_current_stream(c10::Stream stream) = 0;  // of this thread; returns the previous one
-  virtual std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device) = 0;
+  // `is_timed`: for `seconds_since`. Others are cheaper.
+  virtual std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device, bool is_timed) = 0;
 
   // Compiles source text to machine code for an architecture; needs no device. Floating-point operations run as written: a
   // product and a sum are fused only by a call of `fma`. A refusal contains the compiler's log.
@@ -135,6 +136,8 @@ class DeviceRuntime {
 
   // Copies bytes of the stream's device, as work of the stream.
   virtual void copy(void* to, const void* from, size_t bytes, c10::Stream stream) = 0;
+  // Copies a few bytes of the host to the stream's device, as work of the stream. They are read before the call returns.
+  virtual void copy_from_host(void* to, const void* from, size_t bytes, c10::Stream stream) = 0;
 
   // Returns the generator's state, and moves its offset on as an operator whose threads draw so many numbers each.
   virtual RandomState draw(c10::DeviceIndex device, uint64_t numbers) = 0;

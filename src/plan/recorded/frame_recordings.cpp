@@ -7,7 +7,7 @@ namespace sconce {
 FrameRecordings::FrameRecordings(DeviceRuntime& runtime, c10::Device device)
     : runtime_(runtime),
       device_(device),
-      event_(runtime.make_event(device.index())),
+      event_(runtime.make_event(device.index(), /*is_timed=*/false)),
       side_(runtime.take_stream(device.index())) {}
 
 FrameRecordings::~FrameRecordings() {
@@ -44,7 +44,8 @@ void FrameRecordings::end_use() noexcept {
   last_.reset();
 }
 
-SideStreamScope::SideStreamScope(FrameRecordings& recordings) : recordings_(recordings), before_(recordings.current_stream()) {
+SideStreamScope::SideStreamScope(FrameRecordings& recordings)
+    : recordings_(recordings), before_(recordings.current_stream()) {
   recordings_.order(before_, recordings_.side_stream());
   current_.emplace(recordings_.runtime(), recordings_.side_stream());
 }

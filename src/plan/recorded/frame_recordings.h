@@ -13,8 +13,8 @@
 
 namespace sconce {
 
-// A frame serves one run at a time, so its recordings never run at the same time. Their order is that of the streams that runs
-// have as current ones: a run on another stream than the one before waits for that.
+// A frame serves one run at a time, so its recordings never run at the same time. Their order is that of the streams that
+// runs have as current ones: a run on another stream than the one before waits for that.
 class FrameRecordings {
  public:
   FrameRecordings(DeviceRuntime& runtime, c10::Device device);
@@ -38,7 +38,7 @@ class FrameRecordings {
   DeviceRuntime& runtime_;
   const c10::Device device_;
   const std::unique_ptr<DeviceEvent> event_;
-  const c10::Stream side_;  // taken last: nothing fails after it
+  const c10::Stream side_;           // taken last: nothing fails after it
   std::optional<c10::Stream> last_;  // that used recorded memory
   std::map<const RecordedNode*, RecordedRange> ranges_;
 };

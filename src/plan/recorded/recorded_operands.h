@@ -23,8 +23,8 @@ uint64_t hash_of(std::span<const c10::IValue> operands, const std::vector<bool>&
 // otherwise.
 bool are_aligned(std::span<const c10::IValue> operands);
 
-// Returns a normal tensor of the shell's form for a recording to read: over the memory at the address, or over its own if that
-// is null.
+// Returns a normal tensor of the shell's form for a recording to read: over the memory at the address, or over its own if
+// that is null.
 at::Tensor tensor_to_record(const at::Tensor& shell, void* address);
 
 // Copies an operand to such a tensor, as work of the current stream.

@@ -5,15 +5,18 @@
 //
 // Each form of operands (sizes, strides, dtypes, values of numbers) goes this way by itself. Numbers that kernels alone use
 // are no part of it: the recording reads them in the device's memory. In its first run the steps run on a side stream, where
-// libraries make their handles and workspaces, and once kernels are compiled the form is warm. The next run records the steps,
-// which computes nothing, and replays the recording for the result; later runs replay it. After the first form, only forms
-// that come again go this way.
+// libraries make their handles and workspaces, and once kernels are compiled the form is warm. The next run records the
+// steps, which computes nothing, and replays the recording for the result; later runs replay it. After the first form, only
+// forms that come again go this way.
+//
+// Handles of cuBLAS and cuDNN belong to threads, and are not made during a recording. So a thread records forms that it has
+// warmed up itself. Where a recording fails, the form is warmed up again, a few times.
 #pragma once
 
 #include "plan/device/device.h"
 #include "plan/plan.h"
-#include "plan/prepared/step_state.h"
-#include "plan/recorded/random_state.h"
+#include "plan/recorded/form_operands.h"
+#include "plan/recorded/recorded_numbers.h"
 #include "plan/recorded/recorded_results.h"
 #include "plan/recorded/recording_counts.h"
 
@@ -21,7 +24,6 @@
 
 #include <array>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -53,39 +55,25 @@ class RecordedRange {
 
  private:
   enum class Phase : uint8_t { kNew, kWarm, kRecorded, kRefused };
-  struct Operand {
-    KnownOperand tensor;  // without a shell for other values
-    c10::IValue value;
-    void* address = nullptr;  // in the last run
-    bool is_copied = false;   // to the recorded address; else the recording has the operand's own
-    bool is_written = false;
-    bool is_in_memory = false;  // kernels read the number in memory
-    at::Tensor recorded;        // the tensor that the recording reads
-  };
   // A form of operands, and its recording.
   struct Form {
     Phase phase = Phase::kNew;
     std::string why_refused;
+    std::vector<uint64_t> warm_in;  // threads, by their numbers
+    int failures = 0;               // of recordings, one after the other
     uint64_t last_run = 0;
-    std::vector<Operand> operands;
-    at::Tensor numbers;  // those in memory, as int64 bits
-    RecordedRandomState random;
+    FormOperands operands;
+    RecordedNumbers numbers;
     RecordedResults results;
     std::unique_ptr<Recording> recording;
   };
-  using Operands = std::span<const c10::IValue>;
+  using Operands = FormOperands::Operands;
 
   Form* find_form(Operands operands);
   Form* add_form(FrameRecordings& frame, Operands operands, std::string& why_not);
-  bool matches(const Form& form, Operands operands) const;
-  bool share_written_memory(const Form& form, Operands operands) const;
-  bool has_moved(Form& form, Operands operands);
-  void note_addresses(Form& form, Operands operands) const;
+  static bool is_warm(const Form& form);
   void warm_up(FrameRecordings& frame, Form& form, torch::jit::Stack& stack);
   FlatMap<Register, void*> place_numbers(Form& form) const;
-  void keep_numbers(Form& form, Operands operands);
-  void copy_numbers(Form& form, Operands operands) const;
-  static size_t copied_bytes(const Form& form);
   Expected<void> record(FrameRecordings& frame, Form& form, Operands operands);
   void try_to_record(FrameRecordings& frame, Form& form, Operands operands);
   void drop_recording(FrameRecordings& frame, Form& form);

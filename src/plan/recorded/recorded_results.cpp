@@ -130,7 +130,8 @@ void RecordedResults::arrange(Memory& memory, size_t index) {
     return;
   }
   const auto end_of = [&](size_t i) { return end_in_storage(results_[i].toTensor()); };
-  const size_t longest = *std::max_element(members.begin(), members.end(), [&](size_t a, size_t b) { return end_of(a) < end_of(b); });
+  const size_t longest =
+      *std::max_element(members.begin(), members.end(), [&](size_t a, size_t b) { return end_of(a) < end_of(b); });
   const auto base = std::find_if(members.begin(), members.end(), [&](size_t i) {
     const at::Tensor& tensor = results_[i].toTensor();
     const bool is_plain = !tensor.is_view() && !tensor.is_conj() && !tensor.is_neg();
@@ -162,8 +163,8 @@ torch::jit::Stack RecordedResults::hand_out(std::span<const c10::IValue> operand
       case Origin::kViewOfOperand: {
         const at::Tensor& operand = operands[result.index].toTensor();
         const at::Tensor& form = results_[i].toTensor();
-        handed.emplace_back(marked_like(
-            operand.as_strided(form.sizes(), form.strides(), operand.storage_offset() + result.offset), form));
+        handed.emplace_back(
+            marked_like(operand.as_strided(form.sizes(), form.strides(), operand.storage_offset() + result.offset), form));
         break;
       }
       case Origin::kCopy: handed.emplace_back(copy_of(result.index)); break;

@@ -9,7 +9,8 @@
 namespace sconce {
 
 // Makes a step that runs the node's operators, or replays a recording of them (recorded_range.h). They run one by one, as if
-// there were no such node, where autograd may record them, where somebody observes them, and where the device has no runtime.
+// there were no such node, where autograd may record them, where somebody observes them, and where the device has no
+// runtime.
 StepPtr make_recorded_step(const Node& node, Operands operands, Registers results, RecordedNode parts);
 
 // Returns what the step was made with; null for other steps.

@@ -1,0 +1,17 @@
+// Runs the CUDA text of kernels on the CPU, compiled by the compiler that has built the tests.
+#pragma once
+
+#include "cuda/fake/fake_driver.h"
+
+#include <string>
+
+namespace sconce::testing {
+
+// Returns a kernel of the text, which takes one parameter of so many bytes. Threads of a block are fibers. They go on in
+// turns until each is at a barrier or a shuffle, or has ended. Shared memory begins as NaN. Throws c10::Error if the text
+// does not compile; the kernel throws if threads go wrong together, such as at a barrier that only some of them reach.
+//
+// Two lines of PTX are replaced, and CUDA's functions are the C library's: what differs there is not seen.
+cuda::FakeDriver::KernelDefinition printed_kernel(const std::string& text, size_t parameter_bytes);
+
+}  // namespace sconce::testing
