@@ -73,7 +73,7 @@ const char* to_string(NotDifferentiated reason) {
     case NotDifferentiated::kUnknownDtype: return "the dtype of an operand or a result is not known";
     case NotDifferentiated::kComplex: return "it computes with complex numbers";
     case NotDifferentiated::kHiddenTensor: return "an argument may be a tensor, but is not of that type";
-    case NotDifferentiated::kList: return "its list of tensors is not made or cut in the same subgraph, for it alone";
+    case NotDifferentiated::kList: return "its list of tensors is not made or cut in the same subgraph, for it alone, or their ranks are not known";
     case NotDifferentiated::kVisible:
       return "the caller, or an operator with effects, may see a value that ends its subgraph; too few operators are left";
     case NotDifferentiated::kTooFew: return "its subgraph would have too few operators";

@@ -96,10 +96,13 @@ struct ResultRule {
   // Otherwise a TorchScript function from the arguments to the sizes of the results. It takes the schema's arguments, with
   // sizes in place of tensors. Arguments and results at the end may be left out.
   std::string_view sizes = {};
-  bool differs_on_meta = false;     // the device decides what it does: a run on meta tensors tells nothing
-  bool accepts_sparse = false;      // a run on empty sparse operands shows what it returns
+  bool differs_on_meta = false;  // the device decides what it does: a run on meta tensors tells nothing
+  // LibTorch's C++ has no kernel for meta tensors. A run on empty tensors of the CPU serves instead: no kernel divides by
+  // their sizes, or waits for elements.
+  bool runs_on_empty = false;
+  bool accepts_sparse = false;         // a run on empty sparse operands shows what it returns
   bool rank_depends_on_sizes = false;  // which dimensions it leaves out
-  bool sizes_by_structure = false;  // sizes depend on how many numbers are among the operands, not on their values
+  bool sizes_by_structure = false;     // sizes depend on how many numbers are among the operands, not on their values
 };
 
 // An operator that computes W·x + b, with arguments named `weight` and `bias`.

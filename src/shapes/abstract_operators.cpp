@@ -52,12 +52,13 @@ void AbstractEvaluator::run_operator(const Node& node) {
   // An operator may keep a reference to a list operand, or return it, and so modify it later. Treat operands as
   // escaped unless the schema rules this out.
   const auto& arguments = node.schema()->arguments();
-  const bool has_effects = effects_of(node).any();
+  const Effects effects = effects_of(node);
+  const bool may_keep_lists = effects.unknown || effects.external || effects.state;
   const bool produces_containers = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
     return holds_memory(output->type()) && output->type()->kind() != c10::TypeKind::TensorType;
   });
   for (size_t i = 0; i < node.inputs().size(); ++i) {
-    if (has_effects || i >= arguments.size() || arguments[i].alias_info() != nullptr) {
+    if (may_keep_lists || i >= arguments.size() || arguments[i].alias_info() != nullptr) {
       heap_.escape(at(*node.input(i)));
     } else if (produces_containers) {
       heap_.escape_contents(at(*node.input(i)));

@@ -29,10 +29,10 @@ std::optional<c10::IValue> MetaOperands::make(const AbstractValue& value, const 
     return meta_tensor(*facts);
   }
   if (value.is_integer()) {
-    const auto number = arithmetic_.example(value.as_integer());
+    const int64_t number = arithmetic_.example(value.as_integer()).value_or(1);
     sizes_are_exact_ = sizes_are_exact_ && value.as_integer().is_known();
     numbers_are_exact_ = numbers_are_exact_ && value.as_integer().is_known();
-    return number ? std::optional(c10::IValue(*number)) : std::nullopt;
+    return number;
   }
   if (value.as_constant() != nullptr) {
     return *value.as_constant();
@@ -65,6 +65,10 @@ std::optional<c10::IValue> MetaOperands::stand_in(const c10::Type& type) {
     case c10::TypeKind::IntType: return c10::IValue(int64_t{1});
     case c10::TypeKind::FloatType: return c10::IValue(0.5);
     case c10::TypeKind::BoolType: return c10::IValue(true);
+    case c10::TypeKind::ListType:
+      return type.expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::IntType
+                 ? std::optional(c10::IValue(std::vector<int64_t>{1}))
+                 : std::nullopt;
     default: return std::nullopt;
   }
 }
@@ -90,6 +94,10 @@ std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
   if (!is_meta) {
     sizes_are_exact_ = strides_are_exact_ = false;
     return at::empty(std::vector<int64_t>(sizes.size(), 0), options);
+  }
+  if (has_ones_) {
+    sizes_are_exact_ = strides_are_exact_ = false;
+    return at::empty(std::vector<int64_t>(sizes.size(), 1), options);
   }
   sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);  // false without sizes
   if (sizes_are_exact_ && facts.strides && all_known(facts.strides)) {

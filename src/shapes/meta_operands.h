@@ -18,9 +18,9 @@ namespace sconce {
 // tensors are empty, so their sizes mean nothing. Sparse tensors can only be made empty.
 class MetaOperands {
  public:
-  // `ranks`: for tensors whose ranks are not known, in the order in which they are made.
-  MetaOperands(SizeArithmetic& arithmetic, c10::DeviceType device, std::vector<int64_t> ranks)
-      : arithmetic_(arithmetic), device_(device), ranks_(std::move(ranks)) {}
+  // `ranks`: for tensors whose ranks are not known, in the order in which they are made. `has_ones`: all sizes are 1.
+  MetaOperands(SizeArithmetic& arithmetic, c10::DeviceType device, std::vector<int64_t> ranks, bool has_ones)
+      : arithmetic_(arithmetic), device_(device), has_ones_(has_ones), ranks_(std::move(ranks)) {}
 
   // Makes an operand; lists in `value` are given as their elements. Nothing if it cannot be made.
   std::optional<c10::IValue> make(const AbstractValue& value, const c10::Type& type);
@@ -39,6 +39,7 @@ class MetaOperands {
 
   SizeArithmetic& arithmetic_;
   const c10::DeviceType device_;
+  const bool has_ones_;
   std::vector<int64_t> ranks_;
   size_t ranks_used_ = 0;
   bool sizes_are_exact_ = true;

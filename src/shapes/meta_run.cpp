@@ -22,26 +22,39 @@ class MetaRunner {
 
   std::optional<MetaRun> run() const {
     const ResultRule& rule = node_.op().result;
-    const bool runs_on_empty = rule.differs_on_meta || (rule.accepts_sparse && !are_strided(tensors_));
+    const bool runs_on_empty = rule.differs_on_meta || rule.runs_on_empty || (rule.accepts_sparse && !are_strided(tensors_));
     if (node_.op().registered == nullptr || schema_.is_vararg() ||
         (runs_on_empty && common_device_of(tensors_) != c10::Device(at::kCPU))) {
       return std::nullopt;
     }
-    const c10::DeviceType device = runs_on_empty ? at::kCPU : at::kMeta;
-    const auto has_no_rank = [](const TensorFacts* tensor) { return !tensor->sizes; };
-    const auto without_rank = static_cast<size_t>(std::ranges::count_if(tensors_, has_no_rank));
-    return without_rank == 0 ? run_with(device, {}) : run_with_ranks(device, without_rank);
+    if (runs_on_empty) {
+      return run_as({.device = at::kCPU});
+    }
+    auto found = run_as({.device = at::kMeta});
+    // Examples of sizes that are not known may not fit together. Ones do.
+    return found ? found : run_as({.device = at::kMeta, .has_ones = true});
   }
 
  private:
+  struct Trial {
+    c10::DeviceType device;
+    bool has_ones = false;  // in place of sizes
+  };
+
+  std::optional<MetaRun> run_as(Trial trial) const {
+    const auto has_no_rank = [](const TensorFacts* tensor) { return !tensor->sizes; };
+    const auto without_rank = static_cast<size_t>(std::ranges::count_if(tensors_, has_no_rank));
+    return without_rank == 0 ? run_with(trial, {}) : run_with_ranks(trial, without_rank);
+  }
+
   // Tries common numbers of dimensions. Where operands differ in their dtypes, LibTorch's promotion asks which ones have no
   // dimension: all cases must have one outcome.
-  std::optional<MetaRun> run_with_ranks(c10::DeviceType device, size_t count) const {
+  std::optional<MetaRun> run_with_ranks(Trial trial, size_t count) const {
     constexpr std::array<int64_t, 5> kRanks = {2, 3, 4, 1, 5};
     constexpr size_t kMostOperands = 3;
     std::optional<MetaRun> found;
     for (auto rank = kRanks.begin(); rank != kRanks.end() && !found; ++rank) {
-      found = run_with(device, std::vector<int64_t>(count, *rank));
+      found = run_with(trial, std::vector<int64_t>(count, *rank));
     }
     if (!found || has_one_dtype()) {
       return found;
@@ -55,7 +68,7 @@ class MetaRunner {
         for (size_t i = 0; i < count; ++i) {
           ranks[i] = (scalars >> i & 1) != 0 ? 0 : rank;
         }
-        if (const auto other = run_with(device, ranks)) {
+        if (const auto other = run_with(trial, ranks)) {
           if (!have_equal_dtypes(other->results, found->results)) {
             return std::nullopt;
           }
@@ -79,9 +92,9 @@ class MetaRunner {
   }
 
   // `ranks`: of the tensors whose ranks are not known, in their order.
-  std::optional<MetaRun> run_with(c10::DeviceType device, std::vector<int64_t> ranks) const {
+  std::optional<MetaRun> run_with(Trial trial, std::vector<int64_t> ranks) const {
     const bool guesses = !ranks.empty();
-    MetaOperands meta(arithmetic_, device, std::move(ranks));
+    MetaOperands meta(arithmetic_, trial.device, std::move(ranks), trial.has_ones);
     std::vector<c10::IValue> stack;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const c10::TypePtr& type = schema_.arguments()[i].type();
@@ -90,7 +103,8 @@ class MetaRunner {
           is_device &&
           (tensors_.empty() || (operands_[i].as_constant() != nullptr && operands_[i].as_constant()->isDevice()));
       // The only integer that dtypes depend on is one that denotes a dtype.
-      if (schema_.arguments()[i].name().ends_with("dtype") && operands_[i].is_unknown()) {
+      if (schema_.arguments()[i].name().ends_with("dtype") && operands_[i].as_constant() == nullptr &&
+          !operands_[i].as_known_integer()) {
         return std::nullopt;
       }
       auto operand = makes_elsewhere ? std::optional(c10::IValue(c10::Device(at::kMeta)))
@@ -116,7 +130,8 @@ class MetaRunner {
     const ResultRule& rule = node_.op().result;
     const bool has_no_tensors = tensors_.empty() && rule.sizes_by_structure;
     // Where to cut a view of dimensions, numbers say.
-    const bool ranks_are_exact = !guesses && !rule.rank_depends_on_sizes && device == at::kMeta &&
+    const bool ranks_are_exact = !guesses && !rule.rank_depends_on_sizes &&
+                                 (trial.device == at::kMeta || rule.runs_on_empty) &&
                                  (makes_views() ? meta.numbers_are_exact() : meta.booleans_are_exact());
     return MetaRun{.results = std::move(stack),
                    .sizes_are_exact = meta.sizes_are_exact() || has_no_tensors,

@@ -68,7 +68,8 @@ class OperatorFacts {
       if (node_.output(i)->type()->kind() == c10::TypeKind::TensorType) {
         results[i] =
             AbstractValue::tensor(facts_of_result(i, meta, example, sizes && i < sizes->size() ? &(*sizes)[i] : nullptr));
-      } else if (example != nullptr && example->isTensorList() && (meta->sizes_are_exact || parts)) {
+      } else if (example != nullptr && example->isTensorList() &&
+                 (meta->sizes_are_exact || parts || is_unpacked_into(*node_.output(i), example->toListRef().size()))) {
         AbstractValues elements;
         for (const c10::IValue& tensor : example->toListRef()) {
           const std::vector<Dim>* part = parts ? &(*parts)[elements.size()] : nullptr;
@@ -81,6 +82,12 @@ class OperatorFacts {
   }
 
  private:
+  // Returns whether a run would raise if the list had another number of elements.
+  static bool is_unpacked_into(const Value& list, size_t elements) {
+    return list.uses().size() == 1 && list.uses().front().user->opcode() == Opcode::kListUnpack &&
+           list.uses().front().user->outputs().size() == elements;
+  }
+
   void collect_tensors(const AbstractValue& operand, const c10::TypePtr& type) {
     if (const TensorFacts* facts = operand.as_tensor()) {
       tensors_.push_back(facts);
@@ -220,8 +227,8 @@ class OperatorFacts {
     return false;
   }
 
-  // Returns the operand of a view whose other arguments are integers. The result has its dtype and device, whatever the
-  // integers are.
+  // Returns the operand of a view whose other arguments are integers or tensors (`expand_as`). The result has its dtype and
+  // device, whatever they are.
   const TensorFacts* viewed_operand(size_t output) const {
     const auto& arguments = schema_.arguments();
     const c10::AliasInfo* returned = schema_.returns()[output].alias_info();
@@ -230,13 +237,14 @@ class OperatorFacts {
         returned->isWildcardAfter() || returned->beforeSets() != argument->beforeSets()) {
       return nullptr;
     }
-    const auto is_integers = [](const c10::Argument& other) {
+    const auto tells_sizes = [](const c10::Argument& other) {
       const c10::TypePtr type = other.type();
       return other.name() != "dtype" && (type->isSubtypeOf(*c10::OptionalType::create(c10::IntType::get())) ||
-                                         type->isSubtypeOf(*c10::OptionalType::create(c10::ListType::ofInts())));
+                                         type->isSubtypeOf(*c10::OptionalType::create(c10::ListType::ofInts())) ||
+                                         type->kind() == c10::TypeKind::TensorType);
     };
-    const bool takes_integers = arguments.size() > 1 && std::all_of(arguments.begin() + 1, arguments.end(), is_integers);
-    return takes_integers ? operands_[0].as_tensor() : nullptr;
+    const bool tell_sizes = arguments.size() > 1 && std::all_of(arguments.begin() + 1, arguments.end(), tells_sizes);
+    return tell_sizes ? operands_[0].as_tensor() : nullptr;
   }
 
   // Rules for operators that cannot run on meta tensors. Their results are on the operands' device.

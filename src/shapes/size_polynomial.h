@@ -22,9 +22,7 @@ struct SizeMonomialOrder {
 using SizePolynomial = std::map<SizeMonomial, int64_t, SizeMonomialOrder>;
 
 // Rounds down. Requires: b is neither 0 nor -1.
-inline int64_t floor_quotient(int64_t a, int64_t b) {
-  return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
-}
+inline int64_t floor_quotient(int64_t a, int64_t b) { return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0); }
 
 // These return nothing on overflow, or if the result would have very many terms.
 std::optional<int64_t> checked_add(int64_t a, int64_t b);

@@ -1,5 +1,6 @@
 // The printed text of kernels, compiled for the CPU: functions of many dtypes, sizes and layouts beside ATen. With
-// SCONCE_PRINTED_KERNELS in the environment, all tests of the simulated GPU run the text.
+// SCONCE_PRINTED_KERNELS in the environment, all tests of the simulated GPU run the text. With SCONCE_KERNEL_TEXTS, these write
+// it to that folder, for bench/machine_code.py.
 #include "tests/recording/module_on_both.h"
 #include "tests/support/graphs.h"
 
@@ -9,6 +10,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -86,6 +89,17 @@ const std::vector<PrintedCase>& printed_cases() {
   return cases;
 }
 
+void write_texts(const std::string& name, SimulatedGpu& gpu) {
+  const char* const folder = std::getenv("SCONCE_KERNEL_TEXTS");
+  if (folder == nullptr) {
+    return;
+  }
+  int number = 0;
+  for (const auto& kernel : gpu.kernels().kernels()) {
+    std::ofstream(std::string(folder) + "/" + name + "_" + std::to_string(number++) + ".cu") << kernel->text();
+  }
+}
+
 class PrintedKernels : public ::testing::TestWithParam<PrintedCase> {};
 
 TEST_P(PrintedKernels, ComputeWhatAtenComputes) {
@@ -111,6 +125,7 @@ TEST_P(PrintedKernels, ComputeWhatAtenComputes) {
   }
   EXPECT_GT(gpu.driver_calls("launch_kernel"), 0U);
   EXPECT_TRUE(gpu.driver().misuse().empty());
+  write_texts(each.name, gpu);
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, PrintedKernels, ::testing::ValuesIn(printed_cases()),

@@ -213,6 +213,9 @@ std::optional<NotDifferentiated> why_no_gradient_flows(const Node& node) {
   if (cuts_list(node)) {
     return why_not_real(node.inputs());
   }
+  if (node.opcode() == Opcode::kCat || node.opcode() == Opcode::kStack) {
+    return NotDifferentiated::kList;
+  }
   const OpGradient* gradient = gradient_of(node).gradient;
   if (gradient != nullptr || may_have_recorded_gradient(node)) {
     for (const c10::ArrayRef<Value*> values : {node.inputs(), node.outputs()}) {

@@ -245,7 +245,7 @@ return (torch.where(self > other, 0, half), torch.where(other > self, 0, half))
        .opcode = Opcode::kTrunc,
        .in_place = VariantMatch::kPointwise,
        .backward = "(torch.zeros_like(grad),)"},
-      {.name = "aten::where", .opcode = Opcode::kWhere, .backward_ignores_result = true},
+      {.name = "aten::where", .opcode = Opcode::kWhere, .backward_ignores_result = true, .result = {.runs_on_empty = true}},
       {.name = "aten::where",
        .overloads = {"Scalar", "ScalarSelf", "ScalarOther"},
        .opcode = Opcode::kWhere,

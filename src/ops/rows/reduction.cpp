@@ -100,7 +100,7 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, s
       {.name = "aten::_log_softmax",
        .result = {.keeps_sizes = true},
        .backward = "(torch._log_softmax_backward_data(grad, result, dim, self.dtype),)"},
-      {.name = "aten::logsumexp", .result = {.sizes = kReducedSizes}, .backward = R"(
+      {.name = "aten::logsumexp", .result = {.dtypes = {ResultDtype::kFloating}, .sizes = kReducedSizes}, .backward = R"(
 whole = restored(result, dim, keepdim, self.dim())
 return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
 )"},
