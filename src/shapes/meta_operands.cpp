@@ -66,6 +66,7 @@ std::optional<c10::IValue> MetaOperands::stand_in(const c10::Type& type) {
     case c10::TypeKind::FloatType: return c10::IValue(0.5);
     case c10::TypeKind::BoolType: return c10::IValue(true);
     case c10::TypeKind::ListType:
+      lists_are_exact_ = false;
       return type.expectRef<c10::ListType>().getElementType()->kind() == c10::TypeKind::IntType
                  ? std::optional(c10::IValue(std::vector<int64_t>{1}))
                  : std::nullopt;
@@ -95,9 +96,9 @@ std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
     sizes_are_exact_ = strides_are_exact_ = false;
     return at::empty(std::vector<int64_t>(sizes.size(), 0), options);
   }
-  if (has_ones_) {
+  if (has_equal_sizes_) {
     sizes_are_exact_ = strides_are_exact_ = false;
-    return at::empty(std::vector<int64_t>(sizes.size(), 1), options);
+    return at::empty(std::vector<int64_t>(sizes.size(), 2), options);
   }
   sizes_are_exact_ = sizes_are_exact_ && all_known(facts.sizes);  // false without sizes
   if (sizes_are_exact_ && facts.strides && all_known(facts.strides)) {

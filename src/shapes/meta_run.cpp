@@ -31,14 +31,14 @@ class MetaRunner {
       return run_as({.device = at::kCPU});
     }
     auto found = run_as({.device = at::kMeta});
-    // Examples of sizes that are not known may not fit together. Ones do.
-    return found ? found : run_as({.device = at::kMeta, .has_ones = true});
+    // Examples of sizes that are not known may not fit together. Equal ones do.
+    return found ? found : run_as({.device = at::kMeta, .has_equal_sizes = true});
   }
 
  private:
   struct Trial {
     c10::DeviceType device;
-    bool has_ones = false;  // in place of sizes
+    bool has_equal_sizes = false;
   };
 
   std::optional<MetaRun> run_as(Trial trial) const {
@@ -94,7 +94,7 @@ class MetaRunner {
   // `ranks`: of the tensors whose ranks are not known, in their order.
   std::optional<MetaRun> run_with(Trial trial, std::vector<int64_t> ranks) const {
     const bool guesses = !ranks.empty();
-    MetaOperands meta(arithmetic_, trial.device, std::move(ranks), trial.has_ones);
+    MetaOperands meta(arithmetic_, trial.device, std::move(ranks), trial.has_equal_sizes);
     std::vector<c10::IValue> stack;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const c10::TypePtr& type = schema_.arguments()[i].type();
@@ -128,7 +128,7 @@ class MetaRunner {
       return std::nullopt;
     }
     const ResultRule& rule = node_.op().result;
-    const bool has_no_tensors = tensors_.empty() && rule.sizes_by_structure;
+    const bool has_no_tensors = tensors_.empty() && rule.sizes_by_structure && meta.lists_are_exact();
     // Where to cut a view of dimensions, numbers say.
     const bool ranks_are_exact = !guesses && !rule.rank_depends_on_sizes &&
                                  (trial.device == at::kMeta || rule.runs_on_empty) &&

@@ -87,7 +87,7 @@ TEST(DifferentiationReasons, OperandsThatTheTextsDoNotServe) {
             (Reasons{{"aten::tanh", NotDifferentiated::kUnknownDtype},
                      {"aten::exp", NotDifferentiated::kComplex},
                      {"aten::linear", NotDifferentiated::kHiddenTensor},
-                     {"aten::cat", NotDifferentiated::kNoText}}));
+                     {"aten::cat", NotDifferentiated::kList}}));
 }
 
 TEST(DifferentiationReasons, ANoneConstantHidesNoTensor) {

@@ -39,7 +39,8 @@ constexpr DeviceLimits kSmallDevice{.multiprocessors = 1, .shared_bytes = 48 * 1
 std::string to_string(const GridForm& form) {
   return std::to_string(form.threads) + " threads, " + std::to_string(form.lanes) + " for a row, " +
          std::to_string(form.vector) + " elements at a time, " + std::to_string(form.dims) + " dimensions" +
-         (form.has_segments ? ", segments" : "") + (form.has_buffers ? ", buffers" : "") + (form.is_wide ? ", wide" : "");
+         (form.has_segments ? ", segments" : "") + (form.has_buffers ? ", buffers" : "") +
+         (form.trips > 0 ? ", " + std::to_string(form.trips) + " turns" : "") + (form.is_wide ? ", wide" : "");
 }
 
 // Runs the grid, in blocks of few threads if `form` says so.
@@ -65,9 +66,11 @@ std::vector<void*> first_of(ProgramCall& call) {
 std::set<std::tuple<uint32_t, uint32_t, bool, bool>> variants_of(const GridForm& chosen, int64_t row) {
   std::set<std::tuple<uint32_t, uint32_t, bool, bool>> variants;
   variants.insert({chosen.threads, chosen.lanes, chosen.has_buffers, chosen.is_wide});
+  const bool has_kept = chosen.has_buffers || chosen.trips > 0;
   variants.insert({64, std::min(chosen.lanes, 64U), chosen.has_buffers, true});
   if (chosen.lanes > 0) {
     variants.insert({64, 64, false, false});
+    variants.insert({64, 32, has_kept, false});
     if (row <= 64) {  // a thread that adds up more is not precise
       variants.insert({128, 1, chosen.has_buffers, false});
     }
@@ -87,6 +90,8 @@ void expect_agreement(const KernelProgram& program) {
         GridForm form = chosen;
         form.threads = threads;
         form.lanes = lanes;
+        form.trips =
+            threads == chosen.threads && lanes == chosen.lanes && has_buffers == chosen.has_buffers ? chosen.trips : 0;
         form.has_buffers = has_buffers;
         form.is_wide = is_wide;
         ASSERT_NO_FATAL_FAILURE(expect_agreement(program, call, iteration, form, 2)) << to_string(sizes);
@@ -158,7 +163,8 @@ TEST(GridPrograms, ShareARowAmongMoreThreadsIfItIsLonger) {
   EXPECT_EQ(form_of(1).lanes, 1U);
   EXPECT_EQ(form_of(64).lanes, 16U);
   EXPECT_EQ(form_of(4096).lanes, 256U);
-  EXPECT_TRUE(form_of(4096).has_buffers);
+  EXPECT_EQ(form_of(4096).trips, 4U);
+  EXPECT_FALSE(form_of(4096).has_buffers) << "values are in registers";
   EXPECT_FALSE(form_of(65536).has_buffers) << "shared memory is too small";
 }
 

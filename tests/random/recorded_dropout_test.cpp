@@ -33,11 +33,11 @@ constexpr at::ScalarType kFloatingTypes[] = {at::kFloat, at::kDouble, at::kHalf,
 // Runs the kernel on the simulated driver's behalf, with a grid of its own.
 std::pair<at::Tensor, at::Tensor> drop_by_kernel(const at::Tensor& input, double p, const RandomState& state, uint64_t drawn,
                                                  const DeviceLimits& limits) {
-  const auto kernel = dropout_kernel_of(dropout_text(input.scalar_type()));
-  TORCH_CHECK(kernel, "no kernel for ", input.scalar_type());
   at::Tensor result = at::empty_like(input);
   at::Tensor mask = at::empty_like(input, at::kBool);
   const DropoutPlan plan = plan_dropout(input.numel(), input.element_size(), limits);
+  const auto kernel = dropout_kernel_of(dropout_text(input.scalar_type(), plan.vector, /*is_wide=*/drawn % 8 == 4));
+  TORCH_CHECK(kernel, "no kernel for ", input.scalar_type());
   DropoutParameter parameter{.input = input.const_data_ptr(),
                              .result = result.mutable_data_ptr(),
                              .mask = mask.mutable_data_ptr(),
@@ -105,7 +105,7 @@ TEST(DropoutKernel, FillsAsLibTorchDoes) {
       cuda::LaunchDimensions dimensions{};
       dimensions.grid[0] = 2;
       dimensions.block[0] = 64;
-      dropout_kernel_of(dropout_text(dtype))->kernel(dimensions, arguments);
+      dropout_kernel_of(dropout_text(dtype, 1, /*is_wide=*/false))->kernel(dimensions, arguments);
       fill_as_on_gpu(expected, 0.3, state, small);
       EXPECT_TRUE(at::equal(found, expected)) << elements << " of " << toString(dtype);
     }
@@ -128,8 +128,10 @@ TEST(DropoutKernel, CompilesForGpus) {
     GTEST_SKIP() << code.refusal().reason;
   }
   for (const at::ScalarType dtype : kFloatingTypes) {
-    const auto code = (*runtime)->compile(dropout_text(dtype), "sm_90");
-    EXPECT_TRUE(code) << code.refusal().reason;
+    for (const int64_t vector : {1, 2, 4, 8}) {
+      const auto code = (*runtime)->compile(dropout_text(dtype, vector, /*is_wide=*/vector == 2), "sm_90");
+      EXPECT_TRUE(code) << code.refusal().reason;
+    }
   }
 }
 

@@ -22,6 +22,10 @@ struct bfloat16 {
 struct float16 {
   unsigned short bits;
 };
+template <typename T, int N>
+struct alignas(N * sizeof(T)) Vector {
+  T at[N];
+};
 inline float to_float(bfloat16 x) { return static_cast<float>(c10::BFloat16(x.bits, c10::BFloat16::from_bits())); }
 inline float to_float(float16 x) { return static_cast<float>(c10::Half(x.bits, c10::Half::from_bits())); }
 inline bfloat16 to_bfloat16(float x) { return {c10::BFloat16(x).x}; }
@@ -35,14 +39,26 @@ inline float16 to_float16(float x) { return {c10::Half(x).x}; }
 
 static_assert(sizeof(DropoutCall) == sizeof(DropoutParameter));
 
-template <typename T>
+template <typename T, int V, typename Index>
 void run(const cuda::LaunchDimensions& dimensions, void* const* arguments) {
   DropoutCall call;
   std::memcpy(&call, arguments[0], sizeof call);
-  const auto threads = static_cast<long long>(dimensions.grid[0]) * dimensions.block[0];
-  for (long long thread = 0; thread < threads; ++thread) {
-    dropout<T>(call, thread, threads);
+  const Index threads = static_cast<Index>(dimensions.grid[0]) * dimensions.block[0];
+  for (Index thread = 0; thread < threads; ++thread) {
+    dropout<T, V>(call, thread, threads);
   }
+}
+
+template <typename T, int V>
+cuda::FakeDriver::Kernel kernel_of(bool is_wide) {
+  return is_wide ? run<T, V, unsigned long long> : run<T, V, unsigned>;
+}
+template <typename T>
+cuda::FakeDriver::Kernel kernel_of(int64_t vector, bool is_wide) {
+  return vector == 1   ? kernel_of<T, 1>(is_wide)
+         : vector == 2 ? kernel_of<T, 2>(is_wide)
+         : vector == 4 ? kernel_of<T, 4>(is_wide)
+                       : kernel_of<T, 8>(is_wide);
 }
 
 }  // namespace on_device
@@ -160,14 +176,19 @@ bool is_dropout_that_draws(const c10::OperatorHandle& op, const torch::jit::Stac
 }
 
 std::optional<cuda::FakeDriver::KernelDefinition> dropout_kernel_of(const std::string& text) {
-  const auto definition = [](cuda::FakeDriver::Kernel kernel) {
-    return cuda::FakeDriver::KernelDefinition{{sizeof(DropoutParameter)}, std::move(kernel)};
-  };
-  return text == dropout_text(at::kFloat)      ? std::optional(definition(on_device::run<float>))
-         : text == dropout_text(at::kDouble)   ? std::optional(definition(on_device::run<double>))
-         : text == dropout_text(at::kHalf)     ? std::optional(definition(on_device::run<on_device::float16>))
-         : text == dropout_text(at::kBFloat16) ? std::optional(definition(on_device::run<on_device::bfloat16>))
-                                               : std::nullopt;
+  for (const bool is_wide : {false, true}) {
+    for (const int64_t vector : {1, 2, 4, 8}) {
+      const auto is_of = [&](c10::ScalarType dtype) { return text == dropout_text(dtype, vector, is_wide); };
+      if (auto kernel = is_of(at::kFloat)      ? on_device::kernel_of<float>(vector, is_wide)
+                        : is_of(at::kDouble)   ? on_device::kernel_of<double>(vector, is_wide)
+                        : is_of(at::kHalf)     ? on_device::kernel_of<on_device::float16>(vector, is_wide)
+                        : is_of(at::kBFloat16) ? on_device::kernel_of<on_device::bfloat16>(vector, is_wide)
+                                               : nullptr) {
+        return cuda::FakeDriver::KernelDefinition{{sizeof(DropoutParameter)}, std::move(kernel)};
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace sconce::testing

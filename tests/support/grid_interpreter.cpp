@@ -101,9 +101,20 @@ void GridInterpreter::run_statement(const GridStatement& each, const Mask& mask)
       case GridOp::kStore: store(each, thread); break;
       case GridOp::kSharedStore: {
         const c10::ScalarType type = type_of(each.operands[1]);
-        char* const at = shared(of(each.operands[0], thread).whole, c10::elementSize(type), thread, true);
-        if (at != nullptr) {
-          scalar_to_memory(type, at, of(each.operands[1], thread));
+        const size_t bytes = c10::elementSize(type);
+        const size_t count = each.operands.size() - 1;
+        char* const at = shared(of(each.operands[0], thread).whole, bytes * count, thread, true);
+        for (size_t i = 0; at != nullptr && i < count; ++i) {
+          scalar_to_memory(type, at + i * bytes, of(each.operands[i + 1], thread));
+        }
+        break;
+      }
+      case GridOp::kSharedLoad: {
+        const c10::ScalarType type = type_of(each.results[0]);
+        const size_t bytes = c10::elementSize(type);
+        const char* const at = shared(of(each.operands[0], thread).whole, bytes * each.results.size(), thread, false);
+        for (size_t i = 0; at != nullptr && i < each.results.size(); ++i) {
+          of(each.results[i], thread) = scalar_from_memory(type, at + i * bytes);
         }
         break;
       }
@@ -112,7 +123,8 @@ void GridInterpreter::run_statement(const GridStatement& each, const Mask& mask)
     }
   }
   // All threads read before one writes: a shuffle.
-  const bool has_result = each.op != GridOp::kLoad && each.op != GridOp::kStore && each.op != GridOp::kSharedStore;
+  const bool has_result = each.op != GridOp::kLoad && each.op != GridOp::kStore && each.op != GridOp::kSharedLoad &&
+                          each.op != GridOp::kSharedStore;
   for (size_t thread = 0; thread < threads_ && has_result; ++thread) {
     if (mask[thread]) {
       of(each.results[0], thread) = results[thread];
@@ -149,11 +161,6 @@ Scalar GridInterpreter::value_of(const GridStatement& each, size_t thread) {
     case GridOp::kLess: return {.whole = operand(0).whole < operand(1).whole};
     case GridOp::kBoth: return {.whole = operand(0).whole != 0 && operand(1).whole != 0};
     case GridOp::kChoose: return operand(0).whole != 0 ? operand(1) : operand(2);
-    case GridOp::kSharedLoad: {
-      const c10::ScalarType type = type_of(each.results[0]);
-      const char* const at = shared(operand(0).whole, c10::elementSize(type), thread, false);
-      return at == nullptr ? Scalar() : scalar_from_memory(type, at);
-    }
     case GridOp::kParameter: return scalar_of_number(type_of(each.results[0]), call_.numbers.at(each.number));
     case GridOp::kLength: return {.real = rounded_to(type_of(each.results[0]), static_cast<double>(operand(0).whole))};
     case GridOp::kAssign: return operand(0);

@@ -13,6 +13,8 @@
 namespace sconce {
 namespace {
 
+constexpr int64_t kElementsOfShortFold = int64_t{1} << 18;
+
 struct Target {
   DeviceKernelCache& kernels;
   c10::DeviceIndex device;
@@ -33,11 +35,11 @@ class CudaNest final : public NestCode {
       return;
     }
     const std::vector<void*> aligned(iteration_.strides.size(), nullptr);
-    GridForm form = choose_form(program_, iteration_, aligned, target_.limits);
+    const GridForm form = choose_form(program_, iteration_, aligned, target_.limits);
     codes_.push_back(code_of(form));
     if (form.vector > 1) {
-      form.vector = 1;
-      codes_.push_back(code_of(form));
+      const std::vector<void*> between(aligned.size(), reinterpret_cast<void*>(uintptr_t{1}));
+      codes_.push_back(code_of(choose_form(program_, iteration_, between, target_.limits)));
     }
   }
   // Another length may need another form.
@@ -66,7 +68,8 @@ class CudaNest final : public NestCode {
     }
     const bool is_aligned = codes_.size() == 1 || are_aligned(arguments, codes_.front().kernel->grid());
     const Code& code = is_aligned ? codes_.front() : codes_.back();
-    std::vector<char> parameter = parameter_of(code.kernel->grid(), arguments.first, arguments.numbers, arguments.number_memory, code.words);
+    std::vector<char> parameter =
+        parameter_of(code.kernel->grid(), arguments.first, arguments.numbers, arguments.number_memory, code.words);
     const std::array<void*, 1> parameters = {parameter.data()};
     DeviceRuntime& runtime = target_.kernels.runtime();
     runtime.launch(*code.kernel->kernel(), code.shape, runtime.current_stream(target_.device), parameters);
@@ -110,8 +113,14 @@ class CudaNests final : public NestBackend {
   c10::Device device() const override { return {target_.kernels.runtime().type(), target_.device}; }
   bool has_kernels() const override { return target_.limits.warp_threads == kThreadsOfWarp; }
   bool accepts(const ProgramBuilder& /*builder*/) const override { return true; }
-  bool accepts(const KernelProgram& /*program*/, const Iteration& /*iteration*/, bool /*folds_rows*/) const override {
-    return true;
+  // Where few blocks would read a lot, LibTorch's kernels are faster, and more precise: they share a sum among blocks.
+  bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const override {
+    const bool only_folds = folds_rows && std::all_of(program.outputs.begin(), program.outputs.end(),
+                                                      [](const auto& output) { return output.access == Access::kOne; });
+    if (!only_folds || iteration.elements() <= kElementsOfShortFold) {
+      return true;
+    }
+    return blocks_of_folds(iteration) >= static_cast<int64_t>(target_.limits.multiprocessors);
   }
   bool accepts_any_length(const KernelProgram& /*program*/) const override { return false; }
   std::unique_ptr<NestCode> make(const KernelProgram& program, bool /*folds_rows*/, bool /*writes*/,

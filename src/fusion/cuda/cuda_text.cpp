@@ -39,7 +39,8 @@ class Printing {
     const size_t operands = grid_.program.operand_count();
     return "\nstruct Arguments {\n" + field("char*", "first", operands) +
            field("long long", "numbers", grid_.program.numbers.size()) +
-           field("const long long*", "number_memory", grid_.program.numbers.size()) + field("Index", "words", grid_.words) + "};\n";
+           field("const long long*", "number_memory", grid_.program.numbers.size()) + field("Index", "words", grid_.words) +
+           "};\n";
   }
 
   c10::ScalarType type_of(GridVariable variable) const { return grid_.types[variable]; }
@@ -96,14 +97,10 @@ class Printing {
         line("}");
         return;
       case GridOp::kBarrier: line("__syncthreads();"); return;
-      case GridOp::kLoad: print_load(each); return;
-      case GridOp::kStore: print_store(each); return;
-      case GridOp::kSharedLoad:
-        define(each, "*reinterpret_cast<const " + type_name(each.results[0]) + "*>(" + shared(each) + ")");
-        return;
-      case GridOp::kSharedStore:
-        line("*reinterpret_cast<" + type_name(each.operands[1]) + "*>(" + shared(each) + ") = " + operand(1) + ";");
-        return;
+      case GridOp::kLoad: print_load(each, type_in_memory(each), address(each)); return;
+      case GridOp::kStore: print_store(each, type_in_memory(each), address(each)); return;
+      case GridOp::kSharedLoad: print_load(each, type_of(each.results[0]), shared(each)); return;
+      case GridOp::kSharedStore: print_store(each, type_of(each.operands[1]), shared(each)); return;
       case GridOp::kShuffle: define(each, "__shfl_xor_sync(0xFFFFFFFFu, " + operand(0) + ", " + number + ")"); return;
       case GridOp::kParameter: print_parameter(each); return;
       case GridOp::kLength: define(each, "static_cast<" + type_name(each.results[0]) + ">(" + operand(0) + ")"); return;
@@ -129,11 +126,13 @@ class Printing {
     return count == 1 ? memory_type(type) : "Vector<" + memory_type(type) + ", " + std::to_string(count) + ">";
   }
 
-  void print_load(const GridStatement& each) {
-    const c10::ScalarType type = grid_.program.type_of_operand(static_cast<size_t>(each.number));
+  c10::ScalarType type_in_memory(const GridStatement& each) const {
+    return grid_.program.type_of_operand(static_cast<size_t>(each.number));
+  }
+  void print_load(const GridStatement& each, c10::ScalarType type, const std::string& place) {
     const std::string from_memory = type == at::kBool ? " != 0" : "";
     const size_t count = each.results.size();
-    const std::string loaded = "*reinterpret_cast<const " + vector_type(type, count) + "*>(" + address(each) + ")";
+    const std::string loaded = "*reinterpret_cast<const " + vector_type(type, count) + "*>(" + place + ")";
     if (count == 1) {
       define(each, loaded + from_memory);
       return;
@@ -146,14 +145,13 @@ class Printing {
     }
   }
 
-  void print_store(const GridStatement& each) {
-    const c10::ScalarType type = grid_.program.type_of_operand(static_cast<size_t>(each.number));
+  void print_store(const GridStatement& each, c10::ScalarType type, const std::string& place) {
     const size_t count = each.operands.size() - 1;
     std::string values;
     for (size_t i = 1; i <= count; ++i) {
       values += (i == 1 ? "" : ", ") + use(each.operands[i]);
     }
-    line("*reinterpret_cast<" + vector_type(type, count) + "*>(" + address(each) +
+    line("*reinterpret_cast<" + vector_type(type, count) + "*>(" + place +
          ") = " + (count == 1 ? values : vector_type(type, count) + "{{" + values + "}}") + ";");
   }
 

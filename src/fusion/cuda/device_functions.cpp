@@ -21,9 +21,15 @@ template <typename T, int N> struct alignas(N * sizeof(T)) Vector { T at[N]; };
 
 __device__ inline float to_float(bfloat16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 __device__ inline bfloat16 to_bfloat16(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  bfloat16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+  return result;
+#else
   const unsigned bits = __float_as_uint(x);
   const unsigned rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
   return {static_cast<unsigned short>(x != x ? 0x7FC0u : rounded)};
+#endif
 }
 __device__ inline float to_float(float16 x) {
   float result;
@@ -57,6 +63,8 @@ template <typename T> __device__ inline T lcm(T a, T b) {
   const T multiple = divisor == 0 ? T(0) : a / divisor * b;
   return multiple < 0 ? -multiple : multiple;
 }
+// As LibTorch's kernels on a GPU compute gelu. For large negative x it is 0 where the C library's erfc is not.
+__device__ inline float normal_cdf(float x) { return 0.5f * (1.0f + erff(x * 0.70710678118654752f)); }
 __device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ inline double infinite() { return __longlong_as_double(0x7FF0000000000000LL); }
 __device__ inline double not_a_number() { return __longlong_as_double(0x7FF8000000000000LL); }
@@ -200,6 +208,11 @@ std::string device_literal(const Instruction& literal) {
   if (literal.type == at::kBool) {
     return literal.integer != 0 ? "true" : "false";
   }
+  if (c10::isReducedFloatingType(literal.type)) {
+    Instruction number = literal;
+    number.type = at::kFloat;
+    return "to_" + device_type(literal.type) + "(" + device_literal(number) + ")";
+  }
   std::array<char, 64> text{};
   if (!is_floating(literal.type)) {
     // The least number has no literal of its own.
@@ -258,7 +271,7 @@ std::optional<std::string> device_expression(const Instruction& instruction, c10
     case MachineOp::kShiftRight: return "static_cast<" + device_type(type) + ">(" + a + " >> " + b + ")";
     case MachineOp::kSelect: return a + " ? " + b + " : " + c;
     case MachineOp::kSigmoid: return "sigmoid(" + a + ")";
-    case MachineOp::kNormalCdf: return "normcdff(" + a + ")";
+    case MachineOp::kNormalCdf: return "normal_cdf(" + a + ")";
     case MachineOp::kCall:
     case MachineOp::kCallOfTwo: return call_of(instruction, operands);
     default:

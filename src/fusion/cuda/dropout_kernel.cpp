@@ -22,6 +22,8 @@ constexpr const char* kDropout =
     ;
 #undef SCONCE_DEVICE_TEXT
 
+constexpr int64_t kMostElementsOf32Bits = int64_t{1} << 30;
+
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class DropoutKernel final : public PreparedKernel {
@@ -56,7 +58,8 @@ class DropoutKernel final : public PreparedKernel {
     if (plan_.threads == 0 || (plan_.vector == 1 && !input.is_contiguous())) {
       return false;
     }
-    kernel_ = kernels_.find_text(dropout_text(dtype), device_, is_blocking_);
+    kernel_ =
+        kernels_.find_text(dropout_text(dtype, plan_.vector, elements_ > kMostElementsOf32Bits), device_, is_blocking_);
     for (size_t i = 0; i < results.size(); ++i) {
       results[i].place(input.sizes(), input.strides(), is_mask(i) ? at::kBool : dtype,
                        c10::Device(kernels_.runtime().type(), device_));
@@ -116,12 +119,11 @@ class DropoutKernel final : public PreparedKernel {
 
 }  // namespace
 
-std::string dropout_text(c10::ScalarType dtype) {
-  const std::string type = device_type(dtype);
+std::string dropout_text(c10::ScalarType dtype, int64_t vector, bool is_wide) {
+  const std::string index = is_wide ? "unsigned long long" : "unsigned";
   return std::string(device_prelude()) + kDropout + "extern \"C\" __global__ void " + kGridKernelName +
-         "(DropoutCall call) {\n  const long long first = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;\n  "
-         "dropout<" +
-         type + ">(call, first, static_cast<long long>(blockDim.x) * gridDim.x);\n}\n";
+         "(DropoutCall call) {\n  const " + index + " threads = blockDim.x;\n  dropout<" + device_type(dtype) + ", " +
+         std::to_string(vector) + ">(call, blockIdx.x * threads + threadIdx.x, threads * gridDim.x);\n}\n";
 }
 
 DropoutPlan plan_dropout(int64_t elements, size_t element_bytes, const DeviceLimits& limits) {

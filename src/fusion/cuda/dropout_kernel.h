@@ -22,8 +22,9 @@ struct DropoutParameter {
   double kept;
 };
 
-// Returns the text of the kernel for elements of the dtype: floating.
-std::string dropout_text(c10::ScalarType dtype);
+// Returns the text of the kernel for elements of the dtype, which is floating, that are taken so many at a time. `is_wide`:
+// there are more than 2^30.
+std::string dropout_text(c10::ScalarType dtype, int64_t vector, bool is_wide);
 
 // How LibTorch draws the numbers of so many elements that begin at an address of 16 bytes.
 struct DropoutPlan {

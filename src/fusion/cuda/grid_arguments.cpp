@@ -1,6 +1,7 @@
 #include "fusion/cuda/grid_arguments.h"
 
 #include "fusion/cuda/grids.h"
+#include "fusion/cuda/kept_values.h"
 #include "fusion/cuda/reciprocal.h"
 #include "fusion/schedule.h"
 
@@ -15,6 +16,9 @@ constexpr int64_t kBytesOfAccess = 16;  // the most that a thread loads at once
 constexpr int64_t kElementsOfLane = 4;  // that are worth another thread in rows longer than a warp
 constexpr int64_t kBlocksOfMultiprocessor = 32;
 constexpr uint32_t kThreadsOfLargeBlock = 1024;
+constexpr int64_t kMostTrips = 4;   // more would make a long text
+constexpr int64_t kRegisters = 64;  // of a thread, for values that it keeps
+constexpr int64_t kRegistersOfLargeBlock = 24;
 constexpr size_t kSharedBytesOfSmallBlock = 48 * 1024;  // of more, a multiprocessor has few blocks at a time
 
 int64_t power_of_two_from(int64_t number) {
@@ -76,10 +80,34 @@ size_t shared_bytes_of(const GridProgram& grid, const Iteration& iteration) {
   return grid.shared_bytes + grid.shared_bytes_of_element * static_cast<size_t>(length_of_row(iteration));
 }
 
-// Lets threads share rows, and keep values of long rows in the shared memory of large blocks, if that is large enough.
+// Lets threads keep values that several passes use in registers. Returns false if they would be too many.
+bool keep_in_registers(GridForm& form, const KernelProgram& program, const Iteration& iteration, size_t kept) {
+  GridForm with_trips = form;
+  for (const uint32_t threads : {form.threads, kThreadsOfLargeBlock}) {
+    with_trips.threads = threads;
+    with_trips.lanes = lanes_of(program, iteration, with_trips);
+    const int64_t trips =
+        quotient_rounded_up(length_of_row(iteration), static_cast<int64_t>(with_trips.lanes) * form.vector);
+    const int64_t registers = trips * form.vector * static_cast<int64_t>(kept);
+    if (trips <= kMostTrips && registers <= (threads == kThreadsOfLargeBlock ? kRegistersOfLargeBlock : kRegisters)) {
+      form = with_trips;
+      form.trips = static_cast<uint32_t>(trips);
+      return true;
+    }
+  }
+  return false;
+}
+
+// Lets threads share rows, and keep values: of short rows in registers, of longer ones in the shared memory of large blocks,
+// if that is large enough.
 void share_rows(GridForm& form, const KernelProgram& program, const Iteration& iteration, const DeviceLimits& limits) {
   form.lanes = lanes_of(program, iteration, form);
-  if (schedule_of(program).buffers.empty()) {
+  const Schedule schedule = schedule_of(program);
+  const size_t kept = kept_values(program, schedule).size();
+  if (kept != 0 && limits.block_threads >= kThreadsOfLargeBlock && keep_in_registers(form, program, iteration, kept)) {
+    return;
+  }
+  if (schedule.buffers.empty()) {
     return;
   }
   GridForm with_buffers = form;
@@ -143,6 +171,15 @@ std::vector<int64_t> words_of(const GridForm& form, const Iteration& iteration) 
     words.push_back(reciprocal.shift);
   }
   return words;
+}
+
+int64_t blocks_of_folds(const Iteration& iteration) {
+  const int64_t length = length_of_row(iteration);
+  const GridForm form;
+  const int64_t lanes =
+      std::clamp<int64_t>(power_of_two_from(length / kBytesOfAccess), 1, static_cast<int64_t>(form.threads));
+  const int64_t rows_of_block = iteration.order == LoopOrder::kColumns ? kThreadsOfWarp : form.threads / lanes;
+  return quotient_rounded_up(rows_of(iteration), rows_of_block);
 }
 
 LaunchShape launch_shape(const GridProgram& grid, const Iteration& iteration, const DeviceLimits& limits) {

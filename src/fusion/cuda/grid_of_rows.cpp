@@ -1,6 +1,7 @@
 #include "fusion/cuda/grid_arguments.h"
 #include "fusion/cuda/grid_writer.h"
 #include "fusion/cuda/grids.h"
+#include "fusion/cuda/kept_values.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +10,8 @@
 namespace sconce {
 namespace {
 
-constexpr int64_t kSlot = 8;  // bytes of shared memory for what a thread or a warp has reduced
+constexpr int64_t kBytesOfSharedAccess = 16;  // the most of a thread at once
+constexpr int64_t kSlot = 8;                  // bytes of shared memory for what a thread or a warp has reduced
 
 MachineOp combining(MachineOp reduction) {
   switch (reduction) {
@@ -32,7 +34,11 @@ double neutral(MachineOp reduction) {
 
 class RowGrid : public GridWriter {
  public:
-  RowGrid(const KernelProgram& program, const GridForm& form) : GridWriter(program, form), schedule_(schedule_of(program)) {}
+  RowGrid(const KernelProgram& program, const GridForm& form) : GridWriter(program, form), schedule_(schedule_of(program)) {
+    if (form.trips > 0) {
+      kept_ = kept_values(program, schedule_);
+    }
+  }
 
   GridProgram write() {
     space_ = read_space();
@@ -62,6 +68,7 @@ class RowGrid : public GridWriter {
     row_ = {.offsets = form().dims > 1 ? offsets_of(space_, form().dims - 1, row) : Offsets(operand_count(), constant(0)),
             .row_length = length};
     end_ = index(GridOp::kChoose, {is_active_, length, constant(0)});
+    place_registers();
     if (form().has_buffers) {
       place_buffers(length, rows_of_block);
     }
@@ -116,9 +123,23 @@ class RowGrid : public GridWriter {
   }
 
   void write_loop(uint32_t pass, std::vector<Reduction>& reductions, const std::vector<size_t>& stored) {
-    const GridVariable vector = constant(form().vector);
-    const GridVariable at =
-        begin_for(multiply(lane_, vector), end_, constant(static_cast<int64_t>(form().lanes) * form().vector));
+    const int64_t of_turn = static_cast<int64_t>(form().lanes) * form().vector;
+    const GridVariable first = multiply(lane_, constant(form().vector));
+    if (form().trips == 0) {
+      write_elements(begin_for(first, end_, constant(of_turn)), 0, pass, reductions, stored);
+      end();
+    }
+    for (uint32_t trip = 0; trip < form().trips; ++trip) {
+      const GridVariable at = trip == 0 ? first : add(first, constant(trip * of_turn));
+      begin_if(answer(GridOp::kLess, {at, end_}));
+      write_elements(at, trip, pass, reductions, stored);
+      end();
+    }
+  }
+
+  // Computes the pass for the neighbors at `at`.
+  void write_elements(GridVariable at, uint32_t trip, uint32_t pass, std::vector<Reduction>& reductions,
+                      const std::vector<size_t>& stored) {
     Elements elements{
         .count = form().vector, .strides = space_.strides.back(), .row_length = row_.row_length, .values = row_.values};
     const auto [segment, place] = space_.segments ? divided(space_, form().dims - 1, at) : std::pair(GridVariable(), at);
@@ -128,6 +149,11 @@ class RowGrid : public GridWriter {
         offset = add(offset, multiply(segment, space_.segment_strides[k]));
       }
       elements.offsets.push_back(offset);
+    }
+    for (size_t i = 0; i < kept_.size(); ++i) {
+      if (is_kept_[i]) {
+        elements.values[kept_[i]] = registers_[i][trip];
+      }
     }
     for (size_t i = 0; i < buffers_.size(); ++i) {
       if (schedule_.stage[schedule_.buffers[i].value] < pass) {
@@ -151,10 +177,48 @@ class RowGrid : public GridWriter {
         store_buffer(i, at, elements);
       }
     }
+    keep(elements, trip, pass);
     for (size_t i = 0; i < stored.size(); ++i) {
       store(program().inputs.size() + stored[i], elements, computed[i]);
     }
-    end();
+  }
+
+  // ---- values in registers
+
+  void place_registers() {
+    registers_.resize(kept_.size());
+    is_kept_.assign(kept_.size(), false);
+    for (size_t i = 0; i < kept_.size(); ++i) {
+      const c10::ScalarType type = program().code[kept_[i]].type;
+      for (uint32_t trip = 0; trip < form().trips; ++trip) {
+        Variables& each = registers_[i].emplace_back();
+        for (uint32_t v = 0; v < count_of(kept_[i]); ++v) {
+          each.push_back(compute({.op = MachineOp::kLiteral, .type = type}, {}));
+        }
+      }
+    }
+  }
+  // Returns how many values neighbors have: one that they share, or one each.
+  uint32_t count_of(uint32_t value) const {
+    const Instruction& each = program().code[value];
+    const bool is_converted = each.op == MachineOp::kConvert && program().code[each.a].op == MachineOp::kLoad;
+    const Instruction& load = is_converted ? program().code[each.a] : each;
+    const bool is_shared = load.op == MachineOp::kLoad && program().access_of_operand(load.index) == Access::kOne;
+    return is_shared ? 1 : form().vector;
+  }
+  // Keeps what this pass has computed, and what it must compute for later ones.
+  void keep(Elements& elements, uint32_t trip, uint32_t pass) {
+    for (size_t i = 0; i < kept_.size(); ++i) {
+      const bool is_due = schedule_.buffer_of(kept_[i]) && schedule_.stage[kept_[i]] == pass;
+      if (is_kept_[i] || (!is_due && !elements.values.contains(kept_[i]))) {
+        continue;
+      }
+      const Variables values = values_of(elements, kept_[i]);
+      for (size_t v = 0; v < registers_[i][trip].size(); ++v) {
+        assign(registers_[i][trip][v], values.size() == 1 ? values[0] : values[v]);
+      }
+      is_kept_[i] = trip + 1 == form().trips;
+    }
   }
 
   void store_row_values(uint32_t pass) {
@@ -214,7 +278,7 @@ class RowGrid : public GridWriter {
     const GridVariable rest = in_warp == 1 ? constant(0) : index(GridOp::kRemainder, {thread_, constant(in_warp)});
     begin_if(answer(GridOp::kLess, {rest, constant(1)}));
     for (size_t i = 0; i < reductions.size(); ++i) {
-      store_shared(add(constant(static_cast<int64_t>(i) * region), multiply(place, constant(kSlot))), values[i]);
+      store_shared(add(constant(static_cast<int64_t>(i) * region), multiply(place, constant(kSlot))), {values[i]});
     }
     end();
     barrier();
@@ -224,7 +288,7 @@ class RowGrid : public GridWriter {
       const Instruction& each = program().code[reductions[i].instruction];
       for (uint32_t part = 0; part < parts; ++part) {
         const int64_t distance = static_cast<int64_t>(i) * region + part * (has_columns ? kSlot * rows_of_block : kSlot);
-        const GridVariable other = element(GridOp::kSharedLoad, each.type, {add(first, constant(distance))});
+        const GridVariable other = load_shared(add(first, constant(distance)), each.type, 1)[0];
         values[i] = part == 0 ? other : combine(combining(each.op), each.type, values[i], other);
       }
     }
@@ -243,7 +307,10 @@ class RowGrid : public GridWriter {
     for (const int64_t bytes : {8, 4}) {  // the larger ones first, so that all are aligned
       for (size_t i = 0; i < buffers_.size(); ++i) {
         if (bytes_in_buffer(i) == bytes) {
-          const GridVariable row_bytes = multiply(length, constant(bytes));
+          // What lies side by side for a warp may leave gaps behind the row's end.
+          const int64_t gap = form().vector > width_in_buffer(i) ? int64_t(form().lanes) * form().vector * bytes : 0;
+          const GridVariable row_bytes = add(multiply(length, constant(bytes)), constant(gap));
+          grid_.shared_bytes += static_cast<size_t>(gap) * rows_of_block;
           buffers_[i] = add(begin, multiply(slot_, row_bytes));
           begin = add(begin, multiply(row_bytes, constant(rows_of_block)));
           grid_.shared_bytes_of_element += static_cast<size_t>(bytes) * rows_of_block;
@@ -252,22 +319,40 @@ class RowGrid : public GridWriter {
     }
   }
   int64_t bytes_in_buffer(size_t buffer) const { return c10::elementSize(schedule_.buffers[buffer].type) > 4 ? 8 : 4; }
-  GridVariable address_in_buffer(size_t buffer, GridVariable at, uint32_t neighbor) {
+  // Neighbors that a thread reads or writes at once.
+  uint32_t width_in_buffer(size_t buffer) const {
+    return std::min(form().vector, static_cast<uint32_t>(kBytesOfSharedAccess / bytes_in_buffer(buffer)));
+  }
+  // Threads of a warp read and write side by side: of a turn, first come the first neighbors of each thread.
+  GridVariable address_in_buffer(size_t buffer, GridVariable at, uint32_t part) {
     const int64_t bytes = bytes_in_buffer(buffer);
-    return add(add(buffers_[buffer], multiply(at, constant(bytes))), constant(bytes * neighbor));
+    const int64_t width = width_in_buffer(buffer);
+    const GridVariable address = add(buffers_[buffer], multiply(at, constant(bytes)));
+    if (width == form().vector) {
+      return address;
+    }
+    const GridVariable back = multiply(lane_, constant(bytes * (width - form().vector)));
+    return add(add(address, back), constant(part * form().lanes * width * bytes));
   }
   void load_buffer(size_t buffer, GridVariable at, Elements& elements) {
     const RowBuffer& of = schedule_.buffers[buffer];
+    const uint32_t width = width_in_buffer(buffer);
     Variables values;
-    for (uint32_t v = 0; v < form().vector; ++v) {
-      values.push_back(element(GridOp::kSharedLoad, of.type, {address_in_buffer(buffer, at, v)}));
+    for (uint32_t part = 0; part < form().vector / width; ++part) {
+      const Variables loaded = load_shared(address_in_buffer(buffer, at, part), of.type, width);
+      values.insert(values.end(), loaded.begin(), loaded.end());
     }
     elements.values[of.value] = values;
   }
   void store_buffer(size_t buffer, GridVariable at, Elements& elements) {
-    const Variables values = values_of(elements, schedule_.buffers[buffer].value);
-    for (uint32_t v = 0; v < form().vector; ++v) {
-      store_shared(address_in_buffer(buffer, at, v), values.size() == 1 ? values[0] : values[v]);
+    const Variables& values = values_of(elements, schedule_.buffers[buffer].value);
+    const uint32_t width = width_in_buffer(buffer);
+    for (uint32_t part = 0; part < form().vector / width; ++part) {
+      Variables stored;
+      for (uint32_t v = 0; v < width; ++v) {
+        stored.push_back(values.size() == 1 ? values[0] : values[part * width + v]);
+      }
+      store_shared(address_in_buffer(buffer, at, part), stored);
     }
   }
 
@@ -279,7 +364,10 @@ class RowGrid : public GridWriter {
   GridVariable is_active_ = 0;
   GridVariable end_ = 0;
   Elements row_;
-  Offsets buffers_;  // of the thread's row, in shared memory
+  Offsets buffers_;                                // of the thread's row, in shared memory
+  std::vector<uint32_t> kept_;                     // instructions
+  std::vector<bool> is_kept_;                      // their values are in registers
+  std::vector<std::vector<Variables>> registers_;  // by trip
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ enum class GridOp : uint8_t {
   // ---- elements
   kLoad,        // results: neighbors in memory, the first at byte a of operand `number`
   kStore,       // of the operands after the first; as kLoad
-  kSharedLoad,  // at byte a of the block's shared memory
+  kSharedLoad,  // the same, at byte a of the block's shared memory
   kSharedStore,
   kShuffle,    // a of the thread of the warp whose number differs in the bits `number`
   kParameter,  // parameter `number`, as MachineOp::kNumber
@@ -71,7 +71,10 @@ struct GridForm {
   // Dimensions of the iteration, from the innermost; those around them have one element.
   uint32_t dims = 1;
   bool has_segments = false;
-  bool has_buffers = false;  // values that several passes use are in shared memory; else they are computed again
+  // Turns that a thread takes over its row, written one after the other. It keeps values that several passes use
+  // (kept_values.h) in registers. 0: any number of turns, in a loop.
+  uint32_t trips = 0;
+  bool has_buffers = false;  // without `trips`: such values are in shared memory; else they are computed again
   bool is_wide = false;      // indices have 64 bits
 };
 

@@ -74,6 +74,21 @@ GridVariable GridWriter::combine(MachineOp op, c10::ScalarType type, GridVariabl
   return compute({.op = op, .type = type}, {a, b});
 }
 
+void GridWriter::store_shared(GridVariable offset, const Variables& values) {
+  GridStatement statement{.op = GridOp::kSharedStore, .operands = {offset}};
+  statement.operands.insert(statement.operands.end(), values.begin(), values.end());
+  append(std::move(statement));
+}
+
+GridWriter::Variables GridWriter::load_shared(GridVariable offset, c10::ScalarType type, uint32_t count) {
+  GridStatement statement{.op = GridOp::kSharedLoad, .operands = {offset}};
+  for (uint32_t i = 0; i < count; ++i) {
+    statement.results.push_back(variable(type));
+  }
+  append(statement);
+  return statement.results;
+}
+
 GridWriter::Space GridWriter::read_space() {
   Space space;
   space.sizes.push_back(next_word());

@@ -45,9 +45,8 @@ class GridWriter {
   GridVariable compute(const Instruction& instruction, Variables operands);
   GridVariable combine(MachineOp op, c10::ScalarType type, GridVariable a, GridVariable b);
   void assign(GridVariable to, GridVariable from) { append({.op = GridOp::kAssign, .results = {to}, .operands = {from}}); }
-  void store_shared(GridVariable offset, GridVariable value) {
-    append({.op = GridOp::kSharedStore, .operands = {offset, value}});
-  }
+  void store_shared(GridVariable offset, const Variables& values);
+  Variables load_shared(GridVariable offset, c10::ScalarType type, uint32_t count);
 
   // The words of the iteration, in the order in which grid_arguments.h gives them.
   struct Space {

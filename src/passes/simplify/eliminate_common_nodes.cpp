@@ -125,7 +125,17 @@ class CommonNodes {
   static bool are_told_apart(const Value& a, const Value& b) {
     const TensorFacts* facts = a.facts();
     const bool has_gradient = is_tensor(a) && (facts == nullptr || facts->requires_grad != false);
-    return has_gradient ? may_escape(a) || may_escape(b) : may_escape(a) && may_escape(b);
+    return (has_gradient && (is_returned(a) || is_returned(b))) || (may_escape(a) && may_escape(b));
+  }
+
+  // Returns whether the caller gets the value, by itself or in a container.
+  static bool is_returned(const Value& value) {
+    return std::any_of(value.uses().begin(), value.uses().end(), [](const Use& use) {
+      const Node& user = *use.user;
+      const bool is_end = user.owning_block() != nullptr && user.owning_block()->return_node() == &user;
+      return (is_end && user.owning_block()->owner() == nullptr) ||
+             (user.op().makes_container && user.outputs().size() == 1 && is_returned(*user.output()));
+    });
   }
 
   // A constant list of numbers belongs to this graph alone, so every write to it uses its name.
