@@ -15,13 +15,12 @@ function(sconce_lay_out_carry)
     endif()
   endmacro()
   carry(sconce lib)
-  carry(sconce_llvm lib)
   carry(sconce_cuda lib)
   carry(sconce_tool bin)
   carry(gpu_check_tool bin)
   carry(gpu_test tests)
   # Libraries of this system that the other machine may lack, under the names that the linker looks for. Not LLVM, which is
-  # larger than all that may be carried: sconce does without and says so.
+  # larger than all that may be carried: kernels of a GPU do without.
   foreach(library TBB::tbb fmt::fmt spdlog::spdlog)
     if(TARGET ${library})
       list(APPEND commands
@@ -31,6 +30,8 @@ function(sconce_lay_out_carry)
   add_custom_target(carry ALL
     COMMAND "${CMAKE_COMMAND}" -E rm -rf "${SCONCE_CARRY_DIR}"
     ${commands}
+    COMMAND "${CMAKE_COMMAND}" -D "from=${PROJECT_SOURCE_DIR}/build/models" -D "to=${SCONCE_CARRY_DIR}/models"
+            -P "${PROJECT_SOURCE_DIR}/cmake/CarryModels.cmake"
     DEPENDS ${depends} VERBATIM
     COMMENT "Laying out build/gpu-carry")
 endfunction()

@@ -33,9 +33,22 @@ class GpuCheckTest : public ::testing::Test {
     }
   }
 
-  void add_test_program(const std::string& name, const std::string& body) {
+  // A program with the tests S.A and S.B, in the way of GoogleTest. `of_test`: what it does for the test $t.
+  void add_test_program(const std::string& name, const std::string& of_test) {
     const fs::path path = out_ / "root" / "tests" / name;
-    std::ofstream(path) << "#!/bin/sh\n" << body << "\n";
+    std::ofstream(path) << R"sh(#!/bin/sh
+for argument in "$@"; do
+  case $argument in
+    --gtest_list_tests) printf 'S.\n  A\n  B  # GetParam() = 1\n'; exit 0 ;;
+    --gtest_filter=*) tests=${argument#--gtest_filter=} ;;
+  esac
+done
+for t in $(echo "$tests" | tr : ' '); do
+  echo "[ RUN      ] $t"
+)sh" << of_test << R"sh(
+  echo "[       OK ] $t (5 ms)"
+done
+)sh";
     fs::permissions(path, fs::perms::owner_all);
   }
 
@@ -56,9 +69,6 @@ class GpuCheckTest : public ::testing::Test {
   fs::path out_;
 };
 
-// A test program's last argument is --gtest_output=json:FILE.
-const char* const kPassing = "f=${1#--gtest_output=json:}; echo '{\"tests\": 3, \"testsuites\": []}' > \"$f\"";
-
 TEST_F(GpuCheckTest, PassesItsChecksOnTheSimulatedGpu) {
   EXPECT_EQ(run(""), 0) << output();
   for (const char* part : {"kernel", "recording", "failed_recording", "launch_time", "bandwidth"}) {
@@ -70,36 +80,67 @@ TEST_F(GpuCheckTest, PassesItsChecksOnTheSimulatedGpu) {
   }
 }
 
-TEST_F(GpuCheckTest, RunsProgramsAndKeepsWhatTheyReport) {
-  add_test_program("a_test", kPassing);
-  add_test_program("b_test", "echo something went wrong; exit 3");
-  EXPECT_EQ(run("--only test:"), 1) << output();
-  EXPECT_EQ(parts().at("test:a_test").at("status"), "passed");
-  EXPECT_EQ(parts().at("test:a_test").at("data").at("tests"), 3);
-  EXPECT_EQ(parts().at("test:b_test").at("status"), "failed");
-  EXPECT_EQ(parts().at("test:b_test").at("exit_code"), 3);
-  EXPECT_NE(parts().at("test:b_test").at("output_tail").get<std::string>().find("something went wrong"), std::string::npos);
+TEST_F(GpuCheckTest, GivesEachTestAResult) {
+  add_test_program("a_test", "echo run >> " + out_.string() + "/runs");
+  EXPECT_EQ(run("--only test:"), 0) << output();
+  EXPECT_EQ(parts().at("test:a_test/S.A").at("status"), "passed");
+  EXPECT_EQ(parts().at("test:a_test/S.B").at("status"), "passed");
 }
 
-TEST_F(GpuCheckTest, EndsAProgramAtTheTimeLimitAndRunsItAgainWhenResumed) {
-  add_test_program("a_test", std::string("echo run >> ") + out_.string() + "/a_runs; " + kPassing);
-  add_test_program("z_test", "sleep 60");
-  EXPECT_EQ(run("--only test: --budget 4"), 1) << output();
-  EXPECT_EQ(parts().at("test:z_test").at("status"), "unfinished");
+// What comes after a failure or a crash runs in a process of its own.
+TEST_F(GpuCheckTest, GoesOnAfterAFailure) {
+  for (const std::string end :
+       {"echo '[  FAILED  ] S.A, where GetParam() = 1 (3 ms)'; sleep 60", "kill -SEGV $$", "exit 3"}) {
+    add_test_program("a_test", "[ $t = S.A ] && { echo something went wrong; " + end + "; }");
+    EXPECT_EQ(run("--only test:"), 1) << output();
+    const json failed = parts().at("test:a_test/S.A");
+    EXPECT_EQ(failed.at("status"), "failed") << end;
+    EXPECT_NE(failed.at("output_tail").get<std::string>().find("something went wrong"), std::string::npos);
+    EXPECT_EQ(parts().at("test:a_test/S.B").at("status"), "passed") << end;
+  }
+}
 
-  fs::rename(out_ / "gpu_check.json", out_ / "earlier.json");
-  fs::remove(out_ / "root" / "tests" / "z_test");
-  add_test_program("z_test", kPassing);
-  EXPECT_EQ(run("--only test: --resume " + out_.string() + "/earlier.json"), 0) << output();
-  EXPECT_EQ(parts().at("test:z_test").at("status"), "passed");
-  EXPECT_EQ(fs::file_size(out_ / "a_runs"), std::string("run\n").size()) << "a finished part is not run again";
+TEST_F(GpuCheckTest, SaysThatAProgramDoesNotStart) {
+  add_test_program("a_test", "");
+  const fs::path path = out_ / "root" / "tests" / "b_test";
+  std::ofstream(path) << "#!/bin/sh\nexit 127\n";
+  fs::permissions(path, fs::perms::owner_all);
+  EXPECT_EQ(run("--only test:"), 1) << output();
+  EXPECT_EQ(parts().at("test:b_test").at("status"), "failed");
+}
+
+TEST_F(GpuCheckTest, EndsATestAtItsLimitAndRunsTheNext) {
+  add_test_program("a_test", "[ $t = S.A ] && sleep 60");
+  EXPECT_EQ(run("--only test: --test-seconds 1"), 1) << output();
+  EXPECT_EQ(parts().at("test:a_test/S.A").at("status"), "unfinished");
+  EXPECT_EQ(parts().at("test:a_test/S.B").at("status"), "passed");
+}
+
+TEST_F(GpuCheckTest, RunsTestsFirstThatAreAskedFor) {
+  add_test_program("a_test", "echo $t >> " + out_.string() + "/order");
+  EXPECT_EQ(run("--only test: --first S.B"), 0) << output();
+  std::ifstream order(out_ / "order");
+  EXPECT_EQ((std::string{std::istreambuf_iterator<char>(order), {}}), "S.B\nS.A\n");
+}
+
+TEST_F(GpuCheckTest, RunsUnfinishedTestsAgainWhenResumed) {
+  add_test_program("a_test", "[ $t = S.B ] && sleep 60; echo run >> " + out_.string() + "/runs");
+  EXPECT_EQ(run("--only test: --budget 4"), 1) << output();
+  EXPECT_EQ(parts().at("test:a_test/S.B").at("status"), "unfinished");
+  const json first = parts().at("test:a_test/S.A");
+
+  json earlier = json::parse(std::ifstream(out_ / "gpu_check.json"));
+  std::ofstream(out_ / "earlier.json") << earlier;
+  EXPECT_EQ(run("--only test: --budget 4 --resume " + out_.string() + "/earlier.json"), 1) << output();
+  EXPECT_EQ(parts().at("test:a_test/S.A"), first);
+  EXPECT_EQ(fs::file_size(out_ / "runs"), std::string("run\n").size()) << "a finished test is not run again";
 }
 
 TEST_F(GpuCheckTest, RunsAgainWhatWasBuiltAnew) {
   add_test_program("a_test", "exit 1");
   EXPECT_EQ(run("--only test:"), 1);
   fs::rename(out_ / "gpu_check.json", out_ / "earlier.json");
-  add_test_program("a_test", kPassing);
+  add_test_program("a_test", ":");
   EXPECT_EQ(run("--only test: --resume " + out_.string() + "/earlier.json"), 0) << output();
 }
 

@@ -3,6 +3,7 @@
 
 #include "plan/device/device.h"
 
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -24,6 +25,9 @@ class GpuTest : public ::testing::Test {
       GTEST_SKIP() << runtime.refusal().reason;
     }
     runtime_ = *runtime;
+    // Tests compare with the CPU, whose products have all bits of float32.
+    at::globalContext().setAllowTF32CuDNN(false);
+    at::globalContext().setAllowTF32CuBLAS(false);
   }
   DeviceRuntime* runtime_ = nullptr;
 };

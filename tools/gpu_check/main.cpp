@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -23,10 +24,12 @@ struct Settings {
   std::string out = ".";
   std::string resume;
   std::string only;
+  std::string first;
   std::string nvrtc;
   std::vector<std::string> nvrtc_directories;
   std::string no_libtorch;
   double budget = 540;
+  double seconds_of_test = 60;
   bool simulate = false;
 };
 
@@ -42,17 +45,7 @@ class Session {
   int run() {
     run_checks();
     for (const Program& program : find_programs(settings_.root)) {
-      const std::string build = build_of(program.path);
-      if (!wanted(program.part, build)) {
-        continue;
-      }
-      if (!settings_.no_libtorch.empty()) {
-        finish(program.part, build, {{"status", "skipped"}, {"reason", settings_.no_libtorch}});
-      } else if (const double left = seconds_left(); left > kMinSeconds) {
-        finish(program.part, build, run_program(program, left, log_path_));
-      } else {
-        finish(program.part, build, out_of_time());
-      }
+      run_tests_of(program);
     }
     std::printf("passed %zu, failed %zu, skipped %zu, unfinished %zu: %s/gpu_check.json\n", results_.count("passed"),
                 results_.count("failed"), results_.count("skipped"), results_.count("unfinished"), settings_.out.c_str());
@@ -131,6 +124,31 @@ class Session {
     }
   }
 
+  // A part for each test. What is worth most comes first: `--first` says which tests.
+  void run_tests_of(const Program& program) {
+    const std::string build = build_of(program.path);
+    if (!settings_.no_libtorch.empty()) {
+      if (wanted(program.part, build)) {
+        finish(program.part, build, {{"status", "skipped"}, {"reason", settings_.no_libtorch}});
+      }
+      return;
+    }
+    std::vector<std::string> tests = tests_of(program);
+    if (tests.empty()) {
+      finish(program.part, build, {{"status", "failed"}, {"reason", "the program lists no tests"}});
+      return;
+    }
+    const auto part_of = [&](const std::string& test) { return program.part + "/" + test; };
+    tests.erase(
+        std::remove_if(tests.begin(), tests.end(), [&](const std::string& test) { return !wanted(part_of(test), build); }),
+        tests.end());
+    std::stable_partition(tests.begin(), tests.end(), [this](const std::string& test) {
+      return !settings_.first.empty() && test.find(settings_.first) != test.npos;
+    });
+    run_tests(program, tests, seconds_left(), settings_.seconds_of_test, log_path_,
+              [&](const std::string& test, json result) { finish(part_of(test), build, std::move(result)); });
+  }
+
   static json run_check(const Check& check, Gpu& gpu) {
     const auto start = std::chrono::steady_clock::now();
     json result;
@@ -187,6 +205,8 @@ int main(int argc, char** argv) {
   app.add_option("--resume", settings.resume, "an earlier gpu_check.json: what it has finished is not run again")
       ->check(CLI::ExistingFile);
   app.add_option("--only", settings.only, "only parts whose name contains this");
+  app.add_option("--first", settings.first, "run tests whose name contains this before others");
+  app.add_option("--test-seconds", settings.seconds_of_test, "seconds, after which a test is ended");
   app.add_option("--budget", settings.budget, "seconds, after which nothing is begun and what runs is ended");
   app.add_option("--nvrtc", settings.nvrtc, "the libnvrtc to use")->envname("SCONCE_NVRTC");
   app.add_option("--nvrtc-dir", settings.nvrtc_directories, "folders to look for libnvrtc in");

@@ -6,7 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <regex>
+#include <sstream>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -19,84 +23,191 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-struct Outcome {
-  bool timed_out = false;
-  int exit_code = 0;  // 128 + n if signal n ended it
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// A program, in a process group of its own, so that its children end with it. It ends if this process does.
+class Process {
+ public:
+  Process(std::vector<std::string> arguments, const std::string& log_path) {
+    std::vector<char*> pointers;
+    for (std::string& argument : arguments) {
+      pointers.push_back(argument.data());
+    }
+    pointers.push_back(nullptr);
+    const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    child_ = fork();
+    if (child_ == 0) {
+      setpgid(0, 0);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      dup2(log, STDOUT_FILENO);
+      dup2(log, STDERR_FILENO);
+      execv(pointers[0], pointers.data());
+      _exit(127);
+    }
+    close(log);
+    exit_code_ = child_ < 0 ? 126 : -1;
+  }
+  ~Process() { end(); }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  bool has_ended() {
+    int status = 0;
+    if (exit_code_ < 0 && waitpid(child_, &status, WNOHANG) != 0) {
+      exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    return exit_code_ >= 0;
+  }
+  void end() {
+    while (!has_ended()) {
+      kill(-child_, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  int exit_code() const { return exit_code_; }  // 128 + n if signal n ended it
+
+ private:
+  pid_t child_ = -1;
+  int exit_code_ = -1;
 };
 
-// The program leads a process group of its own, so that a time limit ends its children, too. It ends if this process
-// does.
-Outcome run_with_limit(std::vector<std::string> arguments, double seconds, const std::string& log_path) {
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) {
-    pointers.push_back(argument.data());
+// Reads what a program adds to a file, line by line.
+class Lines {
+ public:
+  explicit Lines(std::string path) : path_(std::move(path)) {
+    std::error_code ignored;
+    const uintmax_t size = fs::file_size(path_, ignored);
+    read_ = ignored ? 0 : size;
   }
-  pointers.push_back(nullptr);
-  const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  const pid_t child = fork();
-  if (child == 0) {
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    dup2(log, STDOUT_FILENO);
-    dup2(log, STDERR_FILENO);
-    execv(pointers[0], pointers.data());
-    _exit(127);
-  }
-  close(log);
-  if (child < 0) {
-    return {false, 126};
-  }
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  Outcome outcome;
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (!outcome.timed_out && std::chrono::steady_clock::now() > deadline) {
-      outcome.timed_out = true;
-      kill(-child, SIGKILL);
+  // Returns the lines that are complete by now.
+  std::vector<std::string> next() {
+    std::ifstream file(path_, std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(read_));
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    const size_t end = text.rfind('\n');
+    text.resize(end == text.npos ? 0 : end + 1);
+    read_ += text.size();
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) {
+      lines.push_back(std::move(line));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return lines;
   }
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return outcome;
+
+ private:
+  const std::string path_;
+  uintmax_t read_;
+};
+
+// What GoogleTest prints of one test: "[       OK ] Suite.Name (12 ms)".
+struct Report {
+  std::string verdict;  // "RUN", "OK", "FAILED", "SKIPPED"
+  std::string test;
+  double seconds = 0;
+};
+
+std::optional<Report> report_in(const std::string& line) {
+  static const std::regex pattern(R"(^\[\s*(RUN|OK|FAILED|SKIPPED)\s*\] ([^\s,]+)(?:, where .*)?(?: \((\d+) ms\))?$)");
+  std::smatch found;
+  if (!std::regex_match(line, found, pattern)) {
+    return std::nullopt;
+  }
+  return Report{found[1], found[2], found[3].matched ? std::stod(found[3]) / 1000 : 0};
 }
 
-json read_json(const std::string& path) {
-  std::ifstream file(path);
-  return json::parse(file, nullptr, /*allow_exceptions=*/false);
-}
+// One process of run_tests. Returns the tests that it has not come to.
+class TestRun {
+ public:
+  using Finished = std::function<void(const std::string& test, json result)>;
 
-// {"tests": 12, "failures": [{"test": "Suite.Name", "message": …}], "skipped": […]} from GoogleTest's report.
-json summarize_tests(const json& report) {
-  json summary = {{"tests", 0}, {"failures", json::array()}, {"skipped", json::array()}};
-  if (!report.is_object()) {
-    return summary;
-  }
-  summary["tests"] = report.value("tests", 0);
-  for (const json& suite : report.value("testsuites", json::array())) {
-    for (const json& test : suite.value("testsuite", json::array())) {
-      const std::string name = suite.value("name", "") + "." + test.value("name", "");
-      if (test.value("result", "") == "SKIPPED") {
-        summary["skipped"].push_back(name);
+  TestRun(const Program& program, const std::vector<std::string>& tests, const std::string& log_path,
+          const Finished& finished)
+      : left_(tests),
+        finished_(finished),
+        lines_(log_path),
+        process_({program.path, "--gtest_color=no", "--gtest_filter=" + joined(tests)}, log_path) {}
+
+  std::vector<std::string> run(double seconds, double seconds_of_test) {
+    const Clock::time_point start = Clock::now();
+    for (bool has_ended = false; !has_ended && !has_failed_;) {
+      has_ended = process_.has_ended();
+      read();
+      if (!has_ended && !has_failed_ && !now_.empty() &&
+          (seconds_since(began_) > seconds_of_test || seconds_since(start) > seconds)) {
+        process_.end();
+        stop("unfinished", "ran past its limit of " + std::to_string(static_cast<int>(seconds_since(began_))) + " s");
+        return left_;
       }
-      for (const json& failure : test.value("failures", json::array())) {
-        summary["failures"].push_back({{"test", name}, {"message", failure.value("failure", "")}});
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    process_.end();
+    if (!has_failed_ && !now_.empty()) {
+      stop("failed", "the program ended with " + std::to_string(process_.exit_code()));
+    } else if (!has_failed_ && !has_begun_ && !left_.empty()) {
+      now_ = left_.front();
+      stop("failed", "the program ended with " + std::to_string(process_.exit_code()) + " before its first test");
+    }
+    return left_;
+  }
+
+ private:
+  static std::string joined(const std::vector<std::string>& tests) {
+    std::string all;
+    for (const std::string& test : tests) {
+      all += (all.empty() ? "" : ":") + test;
+    }
+    return all;
+  }
+
+  void read() {
+    for (const std::string& line : lines_.next()) {
+      const auto report = report_in(line);
+      output_ += line + "\n";
+      if (!report || has_failed_) {
+        continue;
+      }
+      if (report->verdict == "RUN") {
+        now_ = report->test;
+        began_ = Clock::now();
+        has_begun_ = true;
+        output_.clear();
+      } else if (report->test == now_) {
+        has_failed_ = report->verdict == "FAILED";
+        finish(report->verdict == "OK" ? "passed" : has_failed_ ? "failed" : "skipped", report->seconds, {});
       }
     }
   }
-  return summary;
-}
 
-std::string tail(const std::string& path, uintmax_t from) {
-  constexpr uintmax_t kMax = 4000;
-  std::ifstream file(path, std::ios::binary);
-  std::error_code ignored;
-  const uintmax_t size = fs::file_size(path, ignored);
-  if (ignored) {
-    return {};
+  void stop(const std::string& status, const std::string& reason) { finish(status, seconds_since(began_), reason); }
+
+  void finish(const std::string& status, double seconds, const std::string& reason) {
+    constexpr size_t kMostOutput = 4000;
+    json result = {{"status", status}, {"seconds", seconds}};
+    if (status == "skipped") {
+      result["reason"] = "the test skipped itself: " + output_.substr(0, kMostOutput);
+    } else if (!reason.empty()) {
+      result["reason"] = reason;
+    }
+    if (status == "failed" || status == "unfinished") {
+      result["output_tail"] = output_.substr(output_.size() - std::min(output_.size(), kMostOutput));
+    }
+    left_.erase(std::remove(left_.begin(), left_.end(), now_), left_.end());
+    finished_(std::exchange(now_, {}), std::move(result));
   }
-  file.seekg(std::streamoff(std::max(from, size > kMax ? size - kMax : 0)));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
+
+  std::vector<std::string> left_;
+  const Finished& finished_;
+  Lines lines_;
+  Process process_;
+  std::string now_;  // the test that runs
+  Clock::time_point began_ = Clock::now();
+  bool has_begun_ = false;
+  bool has_failed_ = false;
+  std::string output_;  // since the test began
+};
 
 }  // namespace
 
@@ -112,35 +223,41 @@ std::vector<Program> find_programs(const std::string& root) {
   return programs;
 }
 
-json run_program(const Program& program, double seconds, const std::string& log_path) {
-  const std::string report_path = log_path + ".report.json";
-  const std::vector<std::string> arguments = {program.path, "--gtest_output=json:" + report_path};
-  std::error_code ignored;
-  const uintmax_t log_size = fs::exists(log_path, ignored) ? fs::file_size(log_path, ignored) : 0;
-  const auto start = std::chrono::steady_clock::now();
-  const Outcome outcome = run_with_limit(arguments, seconds, log_path);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  const json report = read_json(report_path);
-  fs::remove(report_path, ignored);
+std::vector<std::string> tests_of(const Program& program) {
+  const std::string path = (fs::temp_directory_path() / ("gpu_check_tests_" + std::to_string(getpid()))).string();
+  constexpr double kMostSeconds = 60;
+  {
+    const Clock::time_point start = Clock::now();
+    Process process({program.path, "--gtest_list_tests"}, path);
+    while (!process.has_ended() && seconds_since(start) < kMostSeconds) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+  std::vector<std::string> tests;
+  std::string suite;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    line.resize(std::min(line.find('#'), line.size()));  // a comment tells the parameter
+    line.resize(line.find_last_not_of(' ') + 1);
+    if (line.starts_with("  ")) {
+      tests.push_back(suite + line.substr(2));
+    } else if (line.ends_with('.')) {
+      suite = line;
+    }
+  }
+  fs::remove(path);
+  return tests;
+}
 
-  json result = {{"seconds", elapsed.count()}, {"exit_code", outcome.exit_code}};
-  result["data"] = summarize_tests(report);
-  const json& data = result["data"];
-  result["summary"] = std::to_string(data["tests"].get<int>()) + " tests, " + std::to_string(data["failures"].size()) +
-                      " failures, " + std::to_string(data["skipped"].size()) + " skipped";
-  if (outcome.timed_out) {
-    result["status"] = "unfinished";
-    result["reason"] = "ran past its limit of " + std::to_string(int(seconds)) + " s";
-  } else {
-    result["status"] = outcome.exit_code == 0 && report.is_object() ? "passed" : "failed";
+void run_tests(const Program& program, std::vector<std::string> tests, double seconds, double seconds_of_test,
+               const std::string& log_path, const std::function<void(const std::string& test, json result)>& finished) {
+  const Clock::time_point start = Clock::now();
+  while (!tests.empty() && seconds_since(start) < seconds) {
+    tests = TestRun(program, tests, log_path, finished).run(seconds - seconds_since(start), seconds_of_test);
   }
-  if (result["status"] != "passed") {
-    result["output_tail"] = tail(log_path, log_size);
-  } else if (data["skipped"].size() == data["tests"]) {
-    result["status"] = "skipped";
-    result["reason"] = "the program skipped all of its tests; the log says why";
+  for (const std::string& test : tests) {
+    finished(test, {{"status", "unfinished"}, {"reason", "the time was used up before it began"}});
   }
-  return result;
 }
 
 }  // namespace sconce::gpu_check

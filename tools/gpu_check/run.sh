@@ -98,12 +98,36 @@ fi
 export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 export SCONCE_BIN_DIR=$root/bin SCONCE_TESTS_DIR=$repository/tests
-export SCONCE_MODELS_DIR=${SCONCE_MODELS_DIR:-$repository/build/models}
+if [[ -z ${SCONCE_MODELS_DIR:-} ]]; then
+  SCONCE_MODELS_DIR=$repository/build/models
+  if [[ -d $root/models ]]; then
+    SCONCE_MODELS_DIR=$root/models
+  fi
+fi
+export SCONCE_MODELS_DIR
 if [[ -n $only ]]; then
   options+=(--only "$only")
 fi
 if [[ -n $resume ]]; then
   options+=(--resume "$resume")
+fi
+
+# What the first run does, for whoever reads the log of a failure: which plans, kernels and recordings there are.
+if [[ -z $why_not && -x $root/bin/sconce && -z $only ]]; then
+  for model in dynamic_mlp layer_norm_mlp; do
+    if [[ -e $SCONCE_MODELS_DIR/$model.pt ]]; then
+      timeout 60 "$root/bin/sconce" explain "$SCONCE_MODELS_DIR/$model.pt" --inputs "$SCONCE_MODELS_DIR/$model.cases.pt" \
+        --device cuda --calls 4 >"$out/first_run.txt" 2>&1 || echo "gpu_check: sconce explain failed, see first_run.txt" >&2
+      break
+    fi
+  done
+fi
+# Finds accesses out of bounds and races of one plan with kernels, where the tool is there.
+if [[ -z $why_not && -z $only ]] && sanitizer=$(command -v compute-sanitizer); then
+  for tool in memcheck racecheck; do
+    timeout 60 "$sanitizer" --tool "$tool" "$root/tests/gpu_test" --gtest_filter='GpuGridTest.Reduces*:GpuGridTest.Computes*' \
+      >"$out/$tool.txt" 2>&1 || echo "gpu_check: compute-sanitizer found something or ran out of time, see $tool.txt" >&2
+  done
 fi
 start=$SECONDS
 status=0
