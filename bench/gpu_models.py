@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Times sconce on a GPU beside eager LibTorch, torch::jit and torch.compile, in one run.
 
-Three tables, of ratios to sconce: above 1, sconce is faster.
+Four tables, of ratios to sconce: above 1, sconce is faster.
 
+    kernel     one or a few operators over a large tensor, without gradients
     forward    forward without gradients
     step       training steps with Adam: forward, the mean square of the outputs, backward, update. `sconce` has the forward
                and the backward plan, `sconce-step` one plan for the whole step; ratios are to the faster of the two
     pointwise  one kernel over 64M elements, and a copy of as many bytes: the share of the copy's bandwidth
 
 All wait for the GPU after each call. sconce's program and the peers take turns; ratios are taken round by round, and the
-median is shown. Results go to FOLDER/gpu_models.json and FOLDER/gpu_models.md after each row. A run that is resumed from
-such a JSON file measures only what it lacks for this build of sconce and this GPU.
+median is shown. Results go to FOLDER/gpu_models.json and FOLDER/gpu_models.md after each row. What tells most comes first, and
+no row begins that would not end in time, if it took as long as the longest so far. A run that is resumed from such a JSON file
+measures only what it lacks for this build of sconce and this GPU.
 
     bench/gpu_models.py build/gpu-carry --out bench/results
     bench/gpu_models.py build/gpu-carry --out bench/results --only mlp lstm_loop --budget 300
@@ -107,7 +109,45 @@ def resnet50() -> tuple[nn.Module, list[str]]:
     return torchvision.models.resnet50(weights=None), ["float32[1,3,224,224]"]
 
 
-MODELS = {each.__name__: each for each in (mlp, lstm_loop, small_encoder, bert, resnet50)}
+def bert_bf16_batch() -> tuple[nn.Module, list[str]]:
+    return bert()[0].bfloat16(), ["bfloat16[16,128,768]"]
+
+
+def resnet50_batch() -> tuple[nn.Module, list[str]]:
+    return resnet50()[0], ["float32[32,3,224,224]"]
+
+
+MODELS = {each.__name__: each for each in (mlp, lstm_loop, small_encoder, bert, resnet50, bert_bf16_batch, resnet50_batch)}
+
+
+class Lines(nn.Module):
+    """Some operators, named by which."""
+
+    def __init__(self, which: str) -> None:
+        super().__init__()
+        self.which = which
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.which == "gelu":
+            return F.gelu(x * 1.5) + 1
+        if self.which == "softmax":
+            return F.softmax(x * 0.125, -1)
+        if self.which == "layer_norm":
+            return F.layer_norm(x * 2, [x.size(-1)])
+        if self.which == "row_sum":
+            return (x * x).sum(-1)
+        if self.which == "column_sum":
+            return (x * x).sum(0)
+        return (x * x).sum()
+
+
+# By name: what is computed, of which tensor.
+KERNELS = {f"{which}_{short}": (which, f"{dtype}[{sizes}]")
+           for which, sizes in (("gelu", "8192,4096"), ("softmax", "16384,1024"), ("layer_norm", "16384,1024"),
+                                ("row_sum", "16384,1024"), ("column_sum", "8192,768"), ("sum", "8192,4096"))
+           for short, dtype in (("f32", "float32"), ("bf16", "bfloat16"))}
+MODULES: dict[str, Callable[[], tuple[nn.Module, list[str]]]] = {
+    **MODELS, **{name: lambda which=which, spec=spec: (Lines(which), [spec]) for name, (which, spec) in KERNELS.items()}}
 # Library functions that compute the same, but for the order of the sums, from weights of their own.
 RIVALS: dict[str, tuple[str, Callable[[], nn.Module]]] = {"lstm_loop": ("cuDNN", lambda: CudnnLstm(512))}
 
@@ -146,7 +186,7 @@ COMPILERS: dict[str, Optional[Callable]] = {
 
 
 def peers_of(name: str, trains: bool, options: argparse.Namespace, notes: list[str]) -> dict[str, Run]:
-    makers = {peer: (MODELS[name], compiler) for peer, compiler in COMPILERS.items() if peer in options.against}
+    makers = {peer: (MODULES[name], compiler) for peer, compiler in COMPILERS.items() if peer in options.against}
     if name in RIVALS:
         peer, make = RIVALS[name]
         makers[peer] = (lambda: (make(), MODELS[name]()[1]), None)
@@ -191,7 +231,7 @@ def measure(ours: Callable[[], Times], peers: dict[str, Run], options: argparse.
 def measure_model(name: str, trains: bool, options: argparse.Namespace, notes: list[str]) -> dict:
     peers = peers_of(name, trains, options, notes)
     torch.manual_seed(0)
-    module, specs = MODELS[name]()
+    module, specs = MODULES[name]()
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / f"{name}.pt"
         torch.jit.script(module.train(trains)).save(path)
@@ -211,7 +251,7 @@ def markdown(content: dict) -> str:
     machine = content["machine"]
     lines = [f"# sconce on {machine['gpu']}", "",
              f"PyTorch {machine['torch']}. Ratios to sconce: above 1, sconce is faster.", ""]
-    for table in ("forward", "step", "pointwise"):
+    for table in ("pointwise", "kernel", "forward", "step"):
         rows = {name.split(" ", 1)[1]: row for name, row in content["rows"].items() if name.startswith(table + " ")}
         columns = sorted({who for row in rows.values() for who in row["ratios"]})
         if rows:
@@ -224,13 +264,14 @@ def markdown(content: dict) -> str:
 
 
 def main() -> int:
-    tasks = [f"{table} {name}" for name in MODELS for table in ("forward", "step")] + ["pointwise kernel"]
+    tasks = ["pointwise kernel", *(f"forward {name}" for name in MODELS), *(f"kernel {name}" for name in KERNELS),
+             *(f"step {name}" for name in MODELS)]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", metavar="BUILD", type=Path, help="folder with bin/sconce and lib/, such as build/gpu-carry")
     parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("."), help="where the results go")
     parser.add_argument("--resume", metavar="FILE", type=Path, help="an earlier gpu_models.json")
-    parser.add_argument("--only", metavar="NAME", nargs="+", choices=[*MODELS, "pointwise"], default=[*MODELS, "pointwise"],
-                        help="some of " + ", ".join([*MODELS, "pointwise"]))
+    parser.add_argument("--only", metavar="NAME", nargs="+", choices=[*MODULES, "pointwise"], default=[*MODULES, "pointwise"],
+                        help="some of " + ", ".join([*MODULES, "pointwise"]))
     parser.add_argument("--against", metavar="PEER", nargs="*", choices=[*COMPILERS], default=[*COMPILERS],
                         help="Python's peers, some of " + ", ".join(COMPILERS))
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu to try this program (cuda)")
@@ -252,11 +293,13 @@ def main() -> int:
     results = Results(options.out, "gpu_models", options.build, machine, options.resume, markdown)
     end = time.monotonic() + options.budget
     failed = unfinished = 0
+    longest = 0.0
     for task in tasks:
         table, name = task.split(" ")
         if (name if table != "pointwise" else table) not in options.only or results.has(task):
             continue
-        if time.monotonic() > end:
+        start = time.monotonic()
+        if start + longest > end:
             unfinished += 1
             continue
         notes: list[str] = []
@@ -269,6 +312,7 @@ def main() -> int:
         except Exception as error:  # the other rows are measured all the same
             failed += 1
             print(f"{task}: error: {error}", file=sys.stderr, flush=True)
+        longest = max(longest, time.monotonic() - start)
     if unfinished:
         print(f"{unfinished} rows are unfinished; run again with --resume {options.out / 'gpu_models.json'}")
     return 1 if failed or unfinished else 0

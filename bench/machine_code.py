@@ -4,6 +4,8 @@ that allows.
   SCONCE_KERNEL_TEXTS=texts build/release/tests/recording_test --gtest_filter='*PrintedKernels*'
   build/venv/bin/python bench/machine_code.py texts
 
+With --check, it fails where a kernel spills registers, or does not load and store as many bytes at once as its text says.
+
 NVRTC compiles each text, NVIDIA's disassembler (nvdisasm, which Triton's package has) prints it. A loop ends at a branch
 backwards. The share is that of a roofline: a scheduler issues one instruction of a warp a cycle, and nothing else counts,
 so that it is an upper bound. Shares above 100 % say that the kernel waits for memory, as it should.
@@ -46,6 +48,7 @@ class Kernel:
     instructions: int
     spills: int  # accesses of local memory
     registers: int
+    widest: int  # bytes of the widest access of global memory
     loops: list
 
     @property
@@ -132,7 +135,20 @@ def read_code(name, listing):
     ]
     opcodes = [op for _, op, _ in instructions if op != "NOP"]
     spills = sum(op.startswith(("LDL", "STL")) for op in opcodes)
-    return Kernel(name, len(opcodes), spills, registers, inner)
+    widest = max((bytes_of(op) for op in opcodes if op.startswith(("LDG", "STG"))), default=0)
+    return Kernel(name, len(opcodes), spills, registers, widest, inner)
+
+
+def faults_of(kernel, text):
+    """What `--check` does not allow. Functions of float64 have slow paths with arrays."""
+    faults = []
+    if kernel.spills and "double" not in text.split("__global__")[-1]:
+        faults.append(f"{kernel.name}: {kernel.spills} accesses of local memory")
+    sizes = {"float": 4, "bfloat16": 2, "float16": 2, "double": 8, "long long": 8}
+    wide = [sizes.get(type, 0) * int(count) for type, count in re.findall(r"\*reinterpret_cast<const Vector<([a-z0-9 ]+), (\d+)>\*>", text)]
+    if 16 in wide and kernel.widest < 16:
+        faults.append(f"{kernel.name}: its widest access has {kernel.widest} bytes, not 16")
+    return faults
 
 
 def main():
@@ -140,19 +156,26 @@ def main():
     parser.add_argument("texts", type=pathlib.Path, help="a folder with CUDA C++, one kernel in each file (*.cu)")
     parser.add_argument("--architecture", default="sm_90")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--check", action="store_true", help="print faults alone; exit 1 if there are any")
+    parser.add_argument("--packages", type=pathlib.Path, help="the folder with torch's packages (of this Python)")
     options = parser.parse_args()
-    packages = pathlib.Path(next(path for path in sys.path if path.endswith("site-packages")))
+    packages = options.packages or pathlib.Path(next(path for path in sys.path if path.endswith("site-packages")))
     disassembler = packages / "triton/backends/nvidia/bin/nvdisasm"
     if not disassembler.exists():
         sys.exit(f"no disassembler at {disassembler}: install triton")
     nvrtc = Nvrtc(packages)
     kernels = []
+    faults = []
     for path in sorted(options.texts.glob("*.cu")):
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(nvrtc.compile(path.read_text(), options.architecture))
             file.flush()
             listing = subprocess.run([disassembler, "-c", file.name], capture_output=True, text=True, check=True).stdout
         kernels.append(read_code(path.stem, listing))
+        faults += faults_of(kernels[-1], path.read_text())
+    if options.check:
+        print("\n".join(faults) if faults else f"{len(kernels)} kernels, no fault")
+        sys.exit(1 if faults or not kernels else 0)
     if options.json:
         print(json.dumps([dataclasses.asdict(kernel) for kernel in kernels]))
         return
