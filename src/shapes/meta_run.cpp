@@ -44,8 +44,7 @@ class MetaRunner {
   // Returns whether sizes that do not fit are an error. Some operators, such as `aten::gru`, read past the end instead.
   bool checks_sizes() const {
     const Op& op = node_.op();
-    return op.has_tag(at::Tag::pointwise) || op.has_tag(at::Tag::core) || op.affine || op.product ||
-           schema_.name() == "aten::einsum";
+    return op.has_tag(at::Tag::pointwise) || op.has_tag(at::Tag::core) || op.affine || op.product;
   }
 
   std::optional<MetaRun> run_as(Trial trial) const {

@@ -69,7 +69,9 @@ class OperatorFacts {
         results[i] =
             AbstractValue::tensor(facts_of_result(i, meta, example, sizes && i < sizes->size() ? &(*sizes)[i] : nullptr));
       } else if (example != nullptr && example->isTensorList() &&
-                 (meta->sizes_are_exact || parts || is_unpacked_into(*node_.output(i), example->toListRef().size()))) {
+                 (meta->sizes_are_exact || parts ||
+                  (schema_.returns()[i].alias_info() == nullptr &&
+                   is_unpacked_into(*node_.output(i), example->toListRef().size())))) {
         AbstractValues elements;
         for (const c10::IValue& tensor : example->toListRef()) {
           const std::vector<Dim>* part = parts ? &(*parts)[elements.size()] : nullptr;

@@ -83,7 +83,7 @@ TEST(OpRows, SaySomething) {
     OpRow unnamed = row;
     const bool is_rule = !row.result.dtypes.empty() || row.result.keeps_sizes || !row.result.sizes.empty() ||
                          row.result.differs_on_meta || row.result.accepts_sparse || row.result.sizes_by_structure ||
-                         row.result.rank_depends_on_sizes;
+                         row.result.rank_depends_on_sizes || row.result.runs_on_empty;
     EXPECT_TRUE(!row.synonym_of.empty() || row.opcode != Opcode::kOpaque || row.effects.any() || row.reads_state ||
                 row.differentiates || row.raises != nothing.raises || !row.written.empty() ||
                 row.results != nothing.results || row.may_overlap || row.resizes || row.new_view || row.reads_identity ||

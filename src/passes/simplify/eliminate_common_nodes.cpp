@@ -132,9 +132,9 @@ class CommonNodes {
   static bool is_returned(const Value& value) {
     return std::any_of(value.uses().begin(), value.uses().end(), [](const Use& use) {
       const Node& user = *use.user;
-      const bool is_end = user.owning_block() != nullptr && user.owning_block()->return_node() == &user;
-      return (is_end && user.owning_block()->owner() == nullptr) ||
-             (user.op().makes_container && user.outputs().size() == 1 && is_returned(*user.output()));
+      const bool holds = user.op().makes_container || user.opcode() == Opcode::kTupleConstruct;
+      return (user.opcode() == Opcode::kReturn && user.owning_block()->owner() == nullptr) ||
+             (holds && user.outputs().size() == 1 && is_returned(*user.output()));
     });
   }
 
