@@ -123,6 +123,13 @@ TEST_F(GpuCheckTest, RunsTestsFirstThatAreAskedFor) {
   EXPECT_EQ((std::string{std::istreambuf_iterator<char>(order), {}}), "S.B\nS.A\n");
 }
 
+TEST_F(GpuCheckTest, TellsWhyATestIsSkipped) {
+  add_test_program("a_test", "echo 'a.cpp:3: Skipped'; echo 'there is no GPU'; echo \"[  SKIPPED ] $t (0 ms)\"; exit 0");
+  EXPECT_EQ(run("--only test: --except S.B"), 0) << output();
+  EXPECT_EQ(parts().at("test:a_test/S.A").at("reason"), "there is no GPU");
+  EXPECT_FALSE(parts().contains("test:a_test/S.B"));
+}
+
 TEST_F(GpuCheckTest, RunsUnfinishedTestsAgainWhenResumed) {
   add_test_program("a_test", "[ $t = S.B ] && sleep 60; echo run >> " + out_.string() + "/runs");
   EXPECT_EQ(run("--only test: --budget 4"), 1) << output();

@@ -24,6 +24,7 @@ struct Settings {
   std::string out = ".";
   std::string resume;
   std::string only;
+  std::string except;
   std::string first;
   std::string nvrtc;
   std::vector<std::string> nvrtc_directories;
@@ -139,9 +140,13 @@ class Session {
       return;
     }
     const auto part_of = [&](const std::string& test) { return program.part + "/" + test; };
-    tests.erase(
-        std::remove_if(tests.begin(), tests.end(), [&](const std::string& test) { return !wanted(part_of(test), build); }),
-        tests.end());
+    tests.erase(std::remove_if(tests.begin(), tests.end(),
+                               [&](const std::string& test) {
+                                 const bool is_excepted =
+                                     !settings_.except.empty() && test.find(settings_.except) != test.npos;
+                                 return is_excepted || !wanted(part_of(test), build);
+                               }),
+                tests.end());
     std::stable_partition(tests.begin(), tests.end(), [this](const std::string& test) {
       return !settings_.first.empty() && test.find(settings_.first) != test.npos;
     });
@@ -205,6 +210,7 @@ int main(int argc, char** argv) {
   app.add_option("--resume", settings.resume, "an earlier gpu_check.json: what it has finished is not run again")
       ->check(CLI::ExistingFile);
   app.add_option("--only", settings.only, "only parts whose name contains this");
+  app.add_option("--except", settings.except, "no tests whose name contains this");
   app.add_option("--first", settings.first, "run tests whose name contains this before others");
   app.add_option("--test-seconds", settings.seconds_of_test, "seconds, after which a test is ended");
   app.add_option("--budget", settings.budget, "seconds, after which nothing is begun and what runs is ended");

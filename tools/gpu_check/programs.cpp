@@ -154,6 +154,14 @@ class TestRun {
   }
 
  private:
+  // Returns the lines between the one that names the place and the verdict.
+  static std::string message_in(const std::string& output) {
+    const size_t begin = output.find('\n');
+    const size_t end = output.rfind("[  SKIPPED ]");
+    const bool has_message = begin != output.npos && end != output.npos && begin + 1 < end;
+    return has_message ? output.substr(begin + 1, end - begin - 2) : "it says no reason";
+  }
+
   static std::string joined(const std::vector<std::string>& tests) {
     std::string all;
     for (const std::string& test : tests) {
@@ -187,7 +195,7 @@ class TestRun {
     constexpr size_t kMostOutput = 4000;
     json result = {{"status", status}, {"seconds", seconds}};
     if (status == "skipped") {
-      result["reason"] = "the test skipped itself: " + output_.substr(0, kMostOutput);
+      result["reason"] = message_in(output_);
     } else if (!reason.empty()) {
       result["reason"] = reason;
     }
