@@ -8,7 +8,8 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kSeveralResults: return "it returns several values";
     case NotPrepared::kListArgument: return "its list of tensors is not made right before it, for it alone";
     case NotPrepared::kListResult: return "it returns a list of tensors that is not unpacked right after it";
-    case NotPrepared::kArgument: return "it has an object, a tuple or a list of optional tensors as argument, or varying arguments";
+    case NotPrepared::kArgument:
+      return "it has an object, a tuple or a list of optional tensors as argument, or varying arguments";
     case NotPrepared::kViewEscapes: return "its result is a view that may be held after the run";
     case NotPrepared::kAutocast: return "it runs with the caller's autocast on, which decides its dtypes";
     case NotPrepared::kOperandKind: return "an operand was no dense tensor on the CPU, or a number of another type";
@@ -57,7 +58,8 @@ const char* to_string(NotRecordable reason) {
     case NotRecordable::kSeveralDevices: return "it copies between devices, or reads a tensor of another device";
     case NotRecordable::kOtherDevice: return "its tensors lie on another device than the recording";
     case NotRecordable::kUnknownDevice: return "where its tensors lie is not known before it runs";
-    case NotRecordable::kReadsMore: return "it reads the state of the thread, or more of a tensor than its form and elements";
+    case NotRecordable::kReadsMore:
+      return "it reads the state of the thread, or more of a tensor than its form and elements";
   }
   return "unknown";
 }
@@ -73,7 +75,8 @@ const char* to_string(NotDifferentiated reason) {
     case NotDifferentiated::kUnknownDtype: return "the dtype of an operand or a result is not known";
     case NotDifferentiated::kComplex: return "it computes with complex numbers";
     case NotDifferentiated::kHiddenTensor: return "an argument may be a tensor, but is not of that type";
-    case NotDifferentiated::kList: return "its list of tensors is not made or cut in the same subgraph, for it alone, or their ranks are not known";
+    case NotDifferentiated::kList:
+      return "its list of tensors is not made or cut in the same subgraph, for it alone, or their ranks are not known";
     case NotDifferentiated::kVisible:
       return "the caller, or an operator with effects, may see a value that ends its subgraph; too few operators are left";
     case NotDifferentiated::kTooFew: return "its subgraph would have too few operators";

@@ -16,6 +16,15 @@
 
 namespace sconce::testing {
 
+// Products, kernels and a sum, of the attributes w [8, n], b [8] and v [8, 8].
+inline constexpr const char* kNetwork = R"(
+def forward(self, x):
+    h = torch.relu(torch.linear(x, self.w, self.b))
+    for i in range(3):
+        h = torch.tanh(torch.mm(h, self.v) * 0.5 + h)
+    return h, h.sum(dim=1)
+)";
+
 using Attributes = std::vector<std::pair<std::string, c10::IValue>>;
 
 // What became of the runs of recorded ranges, added up.

@@ -1,4 +1,5 @@
 // Plans that record ranges of their steps, on the simulated GPU: the values of the CPU, in every call.
+#include "tests/recording/module_on_both.h"
 #include "tests/simulated_gpu/simulated_gpu.h"
 #include "tests/support/graphs.h"
 
@@ -67,9 +68,7 @@ Ranges ranges_of(const Explanation& explanation) {
 
 class RecordedPlans : public ::testing::Test {
  protected:
-  void TearDown() override {
-    EXPECT_THAT(gpu_.driver().misuse(), IsEmpty());
-  }
+  void TearDown() override { EXPECT_THAT(gpu_.driver().misuse(), IsEmpty()); }
 
   // A module of the methods on the CPU, and the same on the GPU.
   struct Pair {
@@ -106,13 +105,6 @@ class RecordedPlans : public ::testing::Test {
   SimulatedGpu gpu_;
 };
 
-constexpr const char* kNetwork = R"(
-def forward(self, x):
-    h = torch.relu(torch.linear(x, self.w, self.b))
-    for i in range(3):
-        h = torch.tanh(torch.mm(h, self.v) * 0.5 + h)
-    return h, h.sum(dim=1)
-)";
 std::vector<std::pair<std::string, c10::IValue>> network_weights() {
   return {{"w", at::randn({8, 4})}, {"b", at::randn({8})}, {"v", at::randn({8, 8})}};
 }
@@ -218,10 +210,11 @@ def forward(self, x):
 }
 
 TEST_F(RecordedPlans, TakeNumbersThatChange) {
-  Pair pair = pair_of("def forward(self, x, n: int, s: float, w):\n"
-                      "    h = torch.mm(x, w)\n"
-                      "    for i in range(n):\n        h = torch.tanh(h * s) + i\n    return h\n",
-                      {});
+  Pair pair = pair_of(
+      "def forward(self, x, n: int, s: float, w):\n"
+      "    h = torch.mm(x, w)\n"
+      "    for i in range(n):\n        h = torch.tanh(h * s) + i\n    return h\n",
+      {});
   const at::Tensor w = at::randn({4, 4});
   for (int call = 0; call < 12; ++call) {
     expect_agree(pair, {at::randn({3, 4}), call % 2 + 1, 0.25 * call, w}, "call " + std::to_string(call));

@@ -59,14 +59,6 @@ class Worker {
   std::thread thread_;  // last: it uses what comes before
 };
 
-constexpr const char* kChainOfProducts = R"(
-def forward(self, x):
-    h = torch.relu(torch.linear(x, self.w, self.b))
-    for i in range(3):
-        h = torch.tanh(torch.mm(h, self.v) * 0.5 + h)
-    return h, h.sum(dim=1)
-)";
-
 class RecordingsInThreads : public ::testing::Test {
  protected:
   void TearDown() override { EXPECT_THAT(gpu_.driver().misuse(), IsEmpty()); }
@@ -79,7 +71,7 @@ class RecordingsInThreads : public ::testing::Test {
 
   const at::NoGradGuard no_grad_;
   SimulatedGpu gpu_;
-  ModuleOnBoth both_{gpu_, kChainOfProducts, {{"w", at::randn({8, 4})}, {"b", at::randn({8})}, {"v", at::randn({8, 8})}}};
+  ModuleOnBoth both_{gpu_, kNetwork, {{"w", at::randn({8, 4})}, {"b", at::randn({8})}, {"v", at::randn({8, 8})}}};
 };
 
 TEST_F(RecordingsInThreads, AreMadeWhereCallsComeInTurns) {
@@ -105,7 +97,7 @@ TEST_F(RecordingsInThreads, AreMadeWhereEachCallHasItsThread) {
 // The last failure is one too many.
 TEST_F(RecordingsInThreads, AreMadeAgainAfterTheyWereSpoiled) {
   for (const int failures : {1, 2}) {
-    ModuleOnBoth both(gpu_, kChainOfProducts, {{"w", at::randn({8, 4})}, {"b", at::randn({8})}, {"v", at::randn({8, 8})}});
+    ModuleOnBoth both(gpu_, kNetwork, {{"w", at::randn({8, 4})}, {"b", at::randn({8})}, {"v", at::randn({8, 8})}});
     for (int failure = 1; failure <= failures; ++failure) {
       gpu_.driver().fail_call_of("end_capture", static_cast<size_t>(failure), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     }
@@ -159,7 +151,7 @@ TEST_F(RecordingsInThreads, LeaveCapturesOfTheCallersAlone) {
   ASSERT_TRUE(driver.create_stream(CU_STREAM_NON_BLOCKING, &stream));
   for (const bool records : {false, true}) {
     // Plans, kernels and recordings are made anew.
-    ModuleOnBoth both(gpu_, kChainOfProducts, {{"w", at::randn({8, 4})}, {"b", at::randn({8})}, {"v", at::randn({8, 8})}});
+    ModuleOnBoth both(gpu_, kNetwork, {{"w", at::randn({8, 4})}, {"b", at::randn({8})}, {"v", at::randn({8, 8})}});
     ASSERT_TRUE(driver.begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     std::thread([&] {
       const at::NoGradGuard no_grad;

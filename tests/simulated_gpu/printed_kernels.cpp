@@ -1,7 +1,5 @@
 #include "tests/simulated_gpu/printed_kernels.h"
 
-#include "fusion/cuda/cuda_text.h"
-
 #include <c10/util/Exception.h>
 
 #include <dlfcn.h>
@@ -71,7 +69,6 @@ static inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
-static inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
 static inline float half_as_float(unsigned short bits) { return bits_as<_Float16>(bits); }
 static inline unsigned short float_as_half(float x) { return bits_as<unsigned short>(static_cast<_Float16>(x)); }
 static inline unsigned short float_as_bfloat16(float x) {

@@ -11,7 +11,7 @@ namespace sconce::testing {
 // turns until each is at a barrier or a shuffle, or has ended. Shared memory begins as NaN. Throws c10::Error if the text
 // does not compile; the kernel throws if threads go wrong together, such as at a barrier that only some of them reach.
 //
-// Two lines of PTX are replaced, and CUDA's functions are the C library's: what differs there is not seen.
+// Three lines of PTX are replaced, and CUDA's functions are the C library's: what differs there is not seen.
 cuda::FakeDriver::KernelDefinition printed_kernel(const std::string& text, size_t parameter_bytes);
 
 }  // namespace sconce::testing

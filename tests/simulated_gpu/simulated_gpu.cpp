@@ -69,10 +69,10 @@ std::optional<cuda::FakeDriver::KernelDefinition> kernel_of(DeviceKernelCache& k
     return is_printed ? std::optional(printed_kernel(text, dropout->argument_bytes.front())) : dropout;
   }
   for (const auto& each : kernels.kernels()) {
-    if (each->text() == text && is_printed) {
-      return printed_kernel(text, parameter_bytes(each->grid()));
-    }
     if (each->text() == text) {
+      if (is_printed) {
+        return printed_kernel(text, parameter_bytes(each->grid()));
+      }
       return cuda::FakeDriver::KernelDefinition{{parameter_bytes(each->grid())},
                                                 [each](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
                                                   run_grid(each->grid(), dimensions, arguments[0]);

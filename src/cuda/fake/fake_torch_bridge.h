@@ -45,8 +45,8 @@ class FakeTorchBridge final : public TorchBridge {
  private:
   FakeDriver& driver_;
   mutable std::mutex mutex_;
-  std::vector<CUstream>
-      side_streams_;  // a c10::Stream's id is its index + 1; 0 is the default stream. Of others it is the handle.
+  // A c10::Stream's id is its index here + 1; 0 is the default stream. Of others it is the handle.
+  std::vector<CUstream> side_streams_;
   size_t next_side_stream_ = 0;
   std::map<std::thread::id, c10::Stream> current_;
   unsigned long long next_pool_ = 1;
