@@ -9,7 +9,7 @@
 // SCONCE_BENCH_SMOKE: few rounds.
 #include "bench/measuring.h"
 #include "fusion/form_groups.h"
-#include "fusion/group_kernel.h"
+#include "fusion/group_compilers.h"
 #include "ir/text/parse.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"

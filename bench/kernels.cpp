@@ -4,7 +4,7 @@
 // The calls alternate, so that what disturbs the machine disturbs all. SCONCE_BENCH_SMOKE: one small size.
 #include "bench/measuring.h"
 #include "fusion/form_groups.h"
-#include "fusion/group_kernel.h"
+#include "fusion/group_compilers.h"
 #include "ir/text/parse.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"

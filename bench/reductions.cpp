@@ -5,7 +5,7 @@
 // operators, too (fusion/cost_model.h). SCONCE_BENCH_SMOKE: small sizes.
 #include "bench/measuring.h"
 #include "fusion/form_groups.h"
-#include "fusion/group_kernel.h"
+#include "fusion/group_compilers.h"
 #include "fusion/kernel_width.h"
 #include "ir/text/parse.h"
 #include "lower/lower.h"

@@ -166,6 +166,24 @@ class CudaRuntime final : public DeviceRuntime {
     TORCH_CHECK(status, "the kernel ", kernel.name(), " cannot be launched (", status.refusal().reason, ")");
   }
 
+  std::optional<RecordedWork> last_recorded(c10::Stream stream) override {
+    const ContextScope current(*driver_, context(stream.device_index()));
+    check(current.status());
+    RecordedWork last;
+    CUgraphNode node = nullptr;
+    check(driver_->last_captured(bridge_->handle(stream), &last.recording, &node));
+    last.node = node;
+    return node == nullptr ? std::nullopt : std::optional(last);
+  }
+  void change_launch(const RecordedWork& launch, const DeviceKernel& kernel, const LaunchShape& shape,
+                     c10::DeviceIndex device, std::span<void* const> arguments) override {
+    const ContextScope current(*driver_, context(device));
+    check(current.status());
+    const Expected<void> status =
+        cuda::change_launch(*driver_, static_cast<CUgraphNode>(launch.node), kernel, shape, arguments);
+    TORCH_CHECK(status, "the kernel ", kernel.name(), " cannot be recorded (", status.refusal().reason, ")");
+  }
+
   void copy(void* to, const void* from, size_t bytes, c10::Stream stream) override {
     const ContextScope current(*driver_, context(stream.device_index()));
     check(current.status());

@@ -68,6 +68,11 @@ class Driver {
   virtual Expected<void> end_capture(CUstream stream, CUgraph* graph) = 0;
   // `id` names the capture that the stream takes part in; unchanged unless `status` is active.
   virtual Expected<void> capture_info(CUstream stream, CUstreamCaptureStatus* status, uint64_t* id) = 0;
+  // By cuStreamGetCaptureInfo. `node`: what the stream's next work depends on; null if that is not exactly one node.
+  virtual Expected<void> last_captured(CUstream stream, uint64_t* id, CUgraphNode* node) = 0;
+  // By cuGraphKernelNodeSetParams. The graph may still be captured.
+  virtual Expected<void> set_kernel_node(CUgraphNode node, CUfunction function, const LaunchDimensions& dimensions,
+                                         void** arguments) = 0;
   virtual Expected<void> exchange_capture_mode(CUstreamCaptureMode* mode) = 0;  // of this thread
   virtual Expected<void> graph_node_count(CUgraph graph, size_t* count) = 0;
   virtual Expected<void> instantiate_graph(CUgraph graph, unsigned long long flags, CUgraphExec* executable) = 0;

@@ -94,20 +94,43 @@ Expected<std::shared_ptr<DeviceModule>> load_cubin(Driver& driver, CUcontext con
   return std::shared_ptr<DeviceModule>(std::make_shared<CudaModule>(driver, context, module));
 }
 
-Expected<void> launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
-                      std::span<void* const> arguments) {
+namespace {
+
+Expected<CUfunction> function_for(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape) {
   const auto* cuda_kernel = dynamic_cast<const CudaKernel*>(&kernel);
   SCONCE_ASSERT(cuda_kernel != nullptr, kernel.name(), " is a kernel of another back end");
-  Expected<void> status = cuda_kernel->allow_shared(driver, shape.shared_bytes);
+  const Expected<void> status = cuda_kernel->allow_shared(driver, shape.shared_bytes);
   if (!status) {
-    return status;
+    return status.refusal();
   }
+  return cuda_kernel->function();
+}
+
+LaunchDimensions dimensions_of(const LaunchShape& shape) {
   LaunchDimensions dimensions;
   std::copy(shape.grid.begin(), shape.grid.end(), dimensions.grid);
   std::copy(shape.block.begin(), shape.block.end(), dimensions.block);
   dimensions.shared_bytes = shape.shared_bytes;
-  // The driver's type is not const, but it only reads.
-  return driver.launch_kernel(cuda_kernel->function(), dimensions, stream, const_cast<void**>(arguments.data()));
+  return dimensions;
+}
+
+// The driver's type is not const, but it only reads.
+void** arguments_of(std::span<void* const> arguments) { return const_cast<void**>(arguments.data()); }
+
+}  // namespace
+
+Expected<void> launch(Driver& driver, const DeviceKernel& kernel, const LaunchShape& shape, CUstream stream,
+                      std::span<void* const> arguments) {
+  const auto function = function_for(driver, kernel, shape);
+  return function ? driver.launch_kernel(*function, dimensions_of(shape), stream, arguments_of(arguments))
+                  : function.refusal();
+}
+
+Expected<void> change_launch(Driver& driver, CUgraphNode node, const DeviceKernel& kernel, const LaunchShape& shape,
+                             std::span<void* const> arguments) {
+  const auto function = function_for(driver, kernel, shape);
+  return function ? driver.set_kernel_node(node, *function, dimensions_of(shape), arguments_of(arguments))
+                  : function.refusal();
 }
 
 }  // namespace sconce::cuda

@@ -18,8 +18,8 @@ namespace {
   X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) \
   X(cuEventQuery) X(cuEventSynchronize) X(cuEventElapsedTime) X(cuStreamBeginCapture) X(cuStreamEndCapture)          \
   X(cuStreamGetCaptureInfo) X(cuThreadExchangeStreamCaptureMode) X(cuGraphGetNodes) X(cuGraphInstantiate)            \
-  X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy) X(cuMemAlloc) X(cuMemFree) X(cuMemcpyHtoDAsync)           \
-  X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemGetInfo)
+  X(cuGraphLaunch) X(cuGraphDestroy) X(cuGraphExecDestroy) X(cuGraphKernelNodeSetParams) X(cuMemAlloc) X(cuMemFree)  \
+  X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemGetInfo)
 // clang-format on
 
 struct DriverFunctions {
@@ -114,6 +114,35 @@ class RealDriver final : public Driver {
       *id = capture;
     }
     return outcome;
+  }
+  Expected<void> last_captured(CUstream stream, uint64_t* id, CUgraphNode* node) override {
+    *node = nullptr;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t capture = 0;
+    const CUgraphNode* nodes = nullptr;
+    const CUgraphEdgeData* edges = nullptr;  // asked for: without them, edges of programmatic launches are an error
+    size_t count = 0;
+    Expected<void> outcome =
+        SCONCE_CALL(cuStreamGetCaptureInfo, stream, &status, &capture, nullptr, &nodes, &edges, &count);
+    if (outcome && status == CU_STREAM_CAPTURE_STATUS_ACTIVE && count == 1) {
+      *id = capture;
+      *node = nodes[0];
+    }
+    return outcome;
+  }
+  Expected<void> set_kernel_node(CUgraphNode node, CUfunction function, const LaunchDimensions& dimensions,
+                                 void** arguments) override {
+    CUDA_KERNEL_NODE_PARAMS parameters{};
+    parameters.func = function;
+    parameters.gridDimX = dimensions.grid[0];
+    parameters.gridDimY = dimensions.grid[1];
+    parameters.gridDimZ = dimensions.grid[2];
+    parameters.blockDimX = dimensions.block[0];
+    parameters.blockDimY = dimensions.block[1];
+    parameters.blockDimZ = dimensions.block[2];
+    parameters.sharedMemBytes = dimensions.shared_bytes;
+    parameters.kernelParams = arguments;
+    return SCONCE_CALL(cuGraphKernelNodeSetParams, node, &parameters);
   }
   Expected<void> exchange_capture_mode(CUstreamCaptureMode* mode) override {
     return SCONCE_CALL(cuThreadExchangeStreamCaptureMode, mode);

@@ -1,17 +1,13 @@
 #include "fusion/group_kernel.h"
 
 #include "analysis/effects.h"
-#include "fusion/cpu_nests.h"
 #include "fusion/flat_operands.h"
 #include "fusion/folds.h"
-#include "fusion/group_rows.h"
 #include "fusion/group_shapes.h"
-#include "fusion/kernel_width.h"
 #include "fusion/known_dtypes.h"
 #include "fusion/nest_writer.h"
 #include "fusion/operators.h"
 #include "fusion/written_memory.h"
-#include "plan/prepared/kernels/clamped_convolution.h"
 
 #include <c10/core/DefaultDtype.h>
 
@@ -112,6 +108,7 @@ class GroupKernel final : public PreparedKernel {
     const bool is_ready =
         is_compiled_ || all_are([](const Nest& nest) { return nest.elements == 0 || nest.code->is_compiled(); });
     return is_ready && is_of_default_dtype() && !memory_.is_shared(arguments) &&
+           (!asks_for_addresses_ || serve_addresses(arguments)) &&
            std::all_of(bound_.begin(), bound_.end(),
                        [&](const BoundNumber& bound) { return fits_dtype(arguments.value(bound.position), bound.dtype); });
   }
@@ -298,6 +295,7 @@ class GroupKernel final : public PreparedKernel {
     is_compiled_ = false;
     nest.elements = nest.iteration.elements();
     nest.code->set_loops(std::move(nest.iteration));
+    asks_for_addresses_ = asks_for_addresses_ || nest.code->asks_for_addresses();
     is_flat_ =
         nests_.size() == 1 && nest.code->is_flat() && nest.elements > 1 && are_flat(group_, arguments) &&
         std::all_of(nest.operands.begin(), nest.operands.end(), [](const auto& read) { return read.views.empty(); }) &&
@@ -329,7 +327,7 @@ class GroupKernel final : public PreparedKernel {
     const size_t operands = nest.first.size();
     call.first.resize_for_overwrite(operands + nest.outputs.size());
     for (size_t k = 0; k < operands; ++k) {
-      call.first[k] = static_cast<char*>(arguments.data(nest.first[k].position)) + nest.first[k].offset;
+      call.first[k] = first_of(nest.first[k], arguments);
     }
     for (size_t k = 0; k < nest.outputs.size(); ++k) {
       const size_t output = nest.outputs[k];
@@ -347,6 +345,21 @@ class GroupKernel final : public PreparedKernel {
     return call;
   }
 
+  static void* first_of(const FirstElement& first, const KernelArguments& arguments) {
+    return static_cast<char*>(arguments.data(first.position)) + first.offset;
+  }
+
+  // Returns whether there is code for operands at these addresses.
+  bool serve_addresses(const KernelArguments& arguments) const {
+    return std::all_of(nests_.begin(), nests_.end(), [&](const Nest& nest) {
+      std::vector<void*> inputs;
+      for (size_t k = 0; nest.code->asks_for_addresses() && k < nest.first.size(); ++k) {
+        inputs.push_back(first_of(nest.first[k], arguments));
+      }
+      return inputs.empty() || nest.code->serves(inputs);
+    });
+  }
+
   const NodeGroup& group_;
   const NestBackend& backend_;
   std::vector<Nest> nests_;
@@ -356,45 +369,15 @@ class GroupKernel final : public PreparedKernel {
   std::vector<BoundNumber> bound_;
   bool is_flat_ = false;
   mutable bool is_compiled_ = false;  // until the next preparation
+  bool asks_for_addresses_ = false;
   // For which programs were written; undefined if none depends on it.
   c10::ScalarType default_dtype_ = c10::ScalarType::Undefined;
 };
 
-class KernelsOfGroups final : public GroupCompiler {
- public:
-  explicit KernelsOfGroups(std::unique_ptr<NestBackend> backend) : backend_(std::move(backend)) {}
-  c10::Device device() const override { return backend_->device(); }
-  bool may_take_rows(const NodeGroup& group) const override { return device().is_cpu() && sconce::may_take_rows(group); }
-  KernelPtr make_kernel(const NodeGroup& group) const override {
-    KernelPtr own = device().is_cpu() ? make_clamped_convolution(group) : nullptr;
-    own = own != nullptr ? std::move(own) : backend_->make_drawing_kernel(group);
-    return own != nullptr ? std::move(own) : std::make_unique<GroupKernel>(group, *backend_);
-  }
-
- private:
-  const std::unique_ptr<NestBackend> backend_;
-};
-
 }  // namespace
 
-const GroupCompiler& background_kernels() {
-  static const auto& compiler =  // jobs may outlive static objects
-      *new KernelsOfGroups(make_cpu_nests(kernel_lanes(), /*is_blocking=*/false, /*is_selective=*/true));
-  return compiler;
-}
-
-const GroupCompiler& blocking_kernels() {
-  static const auto& compiler =
-      *new KernelsOfGroups(make_cpu_nests(kernel_lanes(), /*is_blocking=*/true, /*is_selective=*/true));
-  return compiler;
-}
-
-std::unique_ptr<GroupCompiler> make_kernels(std::unique_ptr<NestBackend> backend) {
-  return std::make_unique<KernelsOfGroups>(std::move(backend));
-}
-
-std::unique_ptr<GroupCompiler> make_blocking_kernels(size_t lanes) {
-  return make_kernels(make_cpu_nests(lanes, /*is_blocking=*/true, /*is_selective=*/false));
+KernelPtr make_group_kernel(const NodeGroup& group, const NestBackend& backend) {
+  return std::make_unique<GroupKernel>(group, backend);
 }
 
 }  // namespace sconce

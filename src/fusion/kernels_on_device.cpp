@@ -1,7 +1,7 @@
 #include "fusion/kernels_on_device.h"
 
 #include "fusion/cuda/cuda_nests.h"
-#include "fusion/group_kernel.h"
+#include "fusion/group_compilers.h"
 #include "fusion/kernel_width.h"
 
 #include <map>

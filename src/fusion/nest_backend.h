@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace sconce {
@@ -36,6 +37,10 @@ class NestCode {
   virtual std::string refusal() const = 0;
   // Returns whether the code is compiled. Has it compiled if the queue was full before.
   virtual bool is_compiled() const = 0;
+  // Returns whether the code that is compiled serves inputs at these addresses. Has other code compiled if it does not.
+  virtual bool serves(std::span<void* const> /*inputs*/) const { return true; }
+  // Returns whether `serves` depends on the addresses.
+  virtual bool asks_for_addresses() const { return false; }
   // Returns whether the loops compute `rows` rows of alike many elements one after the other, in whose order the input's
   // elements lie, without gaps. Then `run_rows` computes some of them, on the caller's thread, after `begin_rows`.
   virtual bool has_rows(size_t /*input*/, int64_t /*rows*/) const { return false; }

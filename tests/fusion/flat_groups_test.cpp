@@ -2,7 +2,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/group_kernel.h"
+#include "fusion/group_compilers.h"
 #include "fusion/kernel_width.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"

@@ -80,7 +80,7 @@ std::set<std::tuple<uint32_t, uint32_t, bool, bool>> variants_of(const GridForm&
 }
 
 void expect_agreement(const KernelProgram& program) {
-  constexpr ProgramSizes kSizes[] = {{1, 1}, {6, 2, 3}, {2, 8}, {4, 31, 2}, {70, 3}, {3, 300, 2}};
+  constexpr ProgramSizes kSizes[] = {{1, 1}, {1, 37}, {6, 2, 3}, {2, 8}, {4, 31, 2}, {70, 3}, {3, 300, 2}};
   for (const ProgramSizes& sizes : kSizes) {
     for (const int64_t gap : {3, 0}) {
       ProgramCall call(program, sizes, static_cast<uint64_t>(sizes.elements), gap);
@@ -152,6 +152,48 @@ TEST(GridPrograms, LoadNeighborsAtOnceWhereTheyAreAligned) {
   EXPECT_EQ(vector_of(6, 0), 2U);
   EXPECT_EQ(vector_of(7, 0), 1U);
   EXPECT_EQ(vector_of(8, 3), 1U) << "rows begin in between";
+}
+
+// y = 2 x.
+KernelProgram doubling() {
+  KernelProgram program;
+  program.inputs = {{at::kFloat, Access::kElements}};
+  program.code = {{.op = MachineOp::kLoad, .type = at::kFloat, .index = 0},
+                  {.op = MachineOp::kAdd, .type = at::kFloat, .a = 0, .b = 0}};
+  program.outputs = {{at::kFloat, 1}};
+  return program;
+}
+
+TEST(GridPrograms, TakeARestAndWhatIsNotAlignedOneByOne) {
+  const KernelProgram program = doubling();
+  for (const int64_t elements : {1, 3, 4, 1027, 4096}) {
+    for (const int64_t skipped : {0, 1, 2}) {
+      const at::Tensor x = at::randn({elements + skipped}).slice(0, skipped);
+      const at::Tensor found = at::full({elements}, NAN);
+      Iteration iteration;
+      iteration.sizes = {elements};
+      iteration.strides = {{4}, {4}};
+      iteration.segment_strides = {0, 0};
+      const std::vector<void*> first = {x.mutable_data_ptr(), found.mutable_data_ptr()};
+      const GridForm form = choose_form(program, iteration, first, kSmallDevice);
+      EXPECT_EQ(form.vector, 4U);
+      const GridProgram grid = grid_program(program, form);
+      GridInterpreter(grid, launch_shape(grid, iteration, kSmallDevice), {first, {}, words_of(form, iteration)}).run();
+      EXPECT_TRUE(at::equal(found, x + x)) << elements << " elements after " << skipped;
+    }
+  }
+}
+
+TEST(GridPrograms, TextOfAListHasTwoKernels) {
+  GridForm form;
+  form.vector = 4;
+  form.has_list = true;
+  const GridProgram grid = grid_program(doubling(), form);
+  const std::string text = *cuda_text(grid);
+  EXPECT_THAT(text, HasSubstr("sconce_kernel(const __grid_constant__ Arguments"));
+  EXPECT_THAT(text, HasSubstr("sconce_kernel_of_list(const __grid_constant__ List"));
+  EXPECT_GT(calls_of_list(grid), 50U);
+  EXPECT_LE(parameter_of_list(grid, {}).size(), 32764U);
 }
 
 TEST(GridPrograms, ShareARowAmongMoreThreadsIfItIsLonger) {

@@ -5,7 +5,7 @@
 #include "tests/support/graphs.h"
 
 #include "base/compile_queue.h"
-#include "fusion/group_kernel.h"
+#include "fusion/group_compilers.h"
 #include "fusion/kernel_width.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"

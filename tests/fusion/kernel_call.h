@@ -1,7 +1,7 @@
 // Operators on kernels, beside the operators themselves.
 #pragma once
 
-#include "fusion/group_kernel.h"
+#include "fusion/group_compilers.h"
 #include "plan/plan.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

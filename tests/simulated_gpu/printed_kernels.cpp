@@ -1,5 +1,7 @@
 #include "tests/simulated_gpu/printed_kernels.h"
 
+#include "fusion/cuda/cuda_text.h"
+
 #include <c10/util/Exception.h>
 
 #include <dlfcn.h>
@@ -22,7 +24,7 @@ namespace {
 
 constexpr size_t kSharedBytes = size_t{228} * 1024;
 constexpr size_t kThreadsOfWarp = 32;
-constexpr uint32_t kBlocksRun = 2;  // they take turns
+constexpr uint32_t kBlocksRun = 2;  // they take turns. Of a list: all, because calls have blocks of their own
 
 // What CUDA gives to a text, for one thread at a time.
 constexpr const char* kBeforeText = R"(
@@ -30,6 +32,7 @@ constexpr const char* kBeforeText = R"(
 #include <string.h>
 #include <stdint.h>
 #define __device__
+#define __forceinline__ inline
 #define __global__
 #define __launch_bounds__(...)
 #define __grid_constant__
@@ -80,7 +83,7 @@ constexpr const char* kAfterText = R"(
 template <typename Argument> static void call(void (*kernel)(Argument), const void* argument) {
   kernel(*static_cast<const Argument*>(argument));
 }
-extern "C" void run_thread(const void* argument) { call(sconce_kernel, argument); }
+extern "C" void run_thread(const void* argument) { call(KERNEL, argument); }
 )";
 
 // The lines of PTX, and what stands for them.
@@ -122,12 +125,13 @@ std::string contents_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-HostCode compile(const std::string& text) {
+HostCode compile(const std::string& text, const std::string& kernel) {
   std::string directory = (std::filesystem::temp_directory_path() / "sconce-printed-XXXXXX").string();
   TORCH_CHECK(mkdtemp(directory.data()) != nullptr, "no directory for the code of a kernel");
   const std::filesystem::path base = std::filesystem::path(directory) / "kernel";
   std::ofstream(base.string() + ".cpp") << on_host(text);
-  const std::string command = std::string(SCONCE_TEST_COMPILER) + " -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC '" +
+  const std::string command = std::string(SCONCE_TEST_COMPILER) + " -DKERNEL=" + kernel +
+                              " -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC '" +
                               base.string() + ".cpp' -o '" + base.string() + ".so' 2> '" + base.string() + ".log'";
   const bool is_compiled = std::system(command.c_str()) == 0;
   const std::string log = contents_of(base.string() + ".log");
@@ -251,9 +255,9 @@ class Block {
   ucontext_t scheduler_{};
 };
 
-void run(const HostCode& code, const cuda::LaunchDimensions& dimensions, const void* argument) {
+void run(const HostCode& code, const cuda::LaunchDimensions& dimensions, uint32_t most_blocks, const void* argument) {
   TORCH_CHECK(dimensions.shared_bytes <= kSharedBytes, "a block has too much shared memory");
-  const uint32_t blocks = std::min(dimensions.grid[0], kBlocksRun);
+  const uint32_t blocks = std::min(dimensions.grid[0], most_blocks);
   *code.blocks = {blocks, 1, 1};
   *code.threads = {dimensions.block[0], 1, 1};
   if (!code.have_meetings) {
@@ -272,16 +276,19 @@ void run(const HostCode& code, const cuda::LaunchDimensions& dimensions, const v
 
 }  // namespace
 
-cuda::FakeDriver::KernelDefinition printed_kernel(const std::string& text, size_t parameter_bytes) {
+cuda::FakeDriver::KernelDefinition printed_kernel(const std::string& text, const std::string& name,
+                                                  size_t parameter_bytes) {
   static std::mutex mutex;
   static std::map<std::string, HostCode> codes;
   const std::lock_guard<std::mutex> lock(mutex);
-  auto found = codes.find(text);
+  auto found = codes.find(name + text);
   if (found == codes.end()) {
-    found = codes.emplace(text, compile(text)).first;
+    found = codes.emplace(name + text, compile(text, name)).first;
   }
-  return {{parameter_bytes}, [&code = found->second](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
-            run(code, dimensions, arguments[0]);
+  const uint32_t most_blocks = name == kListKernelName ? UINT32_MAX : kBlocksRun;
+  return {{parameter_bytes},
+          [&code = found->second, most_blocks](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
+            run(code, dimensions, most_blocks, arguments[0]);
           }};
 }
 

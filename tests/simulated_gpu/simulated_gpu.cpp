@@ -47,13 +47,8 @@ GridCall call_of(const GridProgram& grid, const char* parameter) {
   return call;
 }
 
-size_t parameter_bytes(const GridProgram& grid) {
-  return grid.program.operand_count() * sizeof(void*) + grid.program.numbers.size() * (sizeof(int64_t) + sizeof(void*)) +
-         grid.words * (grid.form.is_wide ? sizeof(int64_t) : sizeof(int32_t));
-}
-
-void run_grid(const GridProgram& grid, const cuda::LaunchDimensions& dimensions, const void* parameter) {
-  const GridCall call = call_of(grid, static_cast<const char*>(parameter));
+void run_grid(const GridProgram& grid, const cuda::LaunchDimensions& dimensions, const char* parameter) {
+  const GridCall call = call_of(grid, parameter);
   LaunchShape shape;
   std::copy_n(dimensions.grid, 3, shape.grid.begin());
   std::copy_n(dimensions.block, 3, shape.block.begin());
@@ -62,22 +57,43 @@ void run_grid(const GridProgram& grid, const cuda::LaunchDimensions& dimensions,
   GridInterpreter(grid, shape, call).run();
 }
 
-// Returns the kernel of the grid that was printed as this text.
+// Runs the calls of a list, each as a grid of its own.
+void run_list(const GridProgram& grid, cuda::LaunchDimensions dimensions, const char* list) {
+  const char* const ends = list + calls_of_list(grid) * bytes_of_parameter(grid);
+  uint32_t first = 0;
+  for (size_t i = 0; first < dimensions.grid[0]; ++i) {
+    uint32_t end = 0;
+    std::memcpy(&end, ends + i * sizeof end, sizeof end);
+    cuda::LaunchDimensions each = dimensions;
+    each.grid[0] = end - first;
+    run_grid(grid, each, list + i * bytes_of_parameter(grid));
+    first = end;
+  }
+}
+
+// Returns the kernel of this name in the text of a grid.
 std::optional<cuda::FakeDriver::KernelDefinition> kernel_of(DeviceKernelCache& kernels, const std::string& text,
-                                                            bool is_printed) {
+                                                            const std::string& name, bool is_printed) {
   if (auto dropout = dropout_kernel_of(text)) {
-    return is_printed ? std::optional(printed_kernel(text, dropout->argument_bytes.front())) : dropout;
+    return is_printed ? std::optional(printed_kernel(text, name, dropout->argument_bytes.front())) : dropout;
   }
   for (const auto& each : kernels.kernels()) {
-    if (each->text() == text) {
-      if (is_printed) {
-        return printed_kernel(text, parameter_bytes(each->grid()));
-      }
-      return cuda::FakeDriver::KernelDefinition{{parameter_bytes(each->grid())},
-                                                [each](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
-                                                  run_grid(each->grid(), dimensions, arguments[0]);
-                                                }};
+    if (each->text() != text) {
+      continue;
     }
+    const GridProgram& grid = each->grid();
+    const bool is_list = name == kListKernelName;
+    const size_t bytes = is_list ? parameter_of_list(grid, {}).size() : bytes_of_parameter(grid);
+    if (is_printed) {
+      return printed_kernel(text, name, bytes);
+    }
+    const auto run = is_list ? run_list : [](const GridProgram& of, cuda::LaunchDimensions dimensions, const char* parameter) {
+      run_grid(of, dimensions, parameter);
+    };
+    return cuda::FakeDriver::KernelDefinition{
+        {bytes}, [each, run](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
+          run(each->grid(), dimensions, static_cast<const char*>(arguments[0]));
+        }};
   }
   return std::nullopt;
 }
@@ -106,7 +122,8 @@ SimulatedGpu::SimulatedGpu(const std::string& compiler, Kernels kernels_run)
   runtime_ = cuda::make_cuda_runtime(driver_, bridge_, {.file = compiler, .directories = {}});
   driver_->define_kernels(
       [this, is_printed = kernels_run == Kernels::kPrinted](const std::string& text, const std::string& name) {
-        return name == kGridKernelName ? kernel_of(kernels(), text, is_printed) : std::nullopt;
+        return name == kGridKernelName || name == kListKernelName ? kernel_of(kernels(), text, name, is_printed)
+                                                                  : std::nullopt;
       });
   in_place_ = std::make_unique<DeviceRuntimeInPlace>(*runtime_);
 }

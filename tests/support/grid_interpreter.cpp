@@ -161,6 +161,7 @@ Scalar GridInterpreter::value_of(const GridStatement& each, size_t thread) {
     case GridOp::kLess: return {.whole = operand(0).whole < operand(1).whole};
     case GridOp::kBoth: return {.whole = operand(0).whole != 0 && operand(1).whole != 0};
     case GridOp::kChoose: return operand(0).whole != 0 ? operand(1) : operand(2);
+    case GridOp::kIsAligned: return {.whole = are_aligned(each.number)};
     case GridOp::kParameter: return scalar_of_number(type_of(each.results[0]), call_.numbers.at(each.number));
     case GridOp::kLength: return {.real = rounded_to(type_of(each.results[0]), static_cast<double>(operand(0).whole))};
     case GridOp::kAssign: return operand(0);
@@ -173,6 +174,16 @@ Scalar GridInterpreter::value_of(const GridStatement& each, size_t thread) {
     }
     default: ADD_FAILURE() << "statement " << static_cast<int>(each.op); return {};
   }
+}
+
+bool GridInterpreter::are_aligned(int64_t elements) const {
+  for (size_t k = 0; k < call_.first.size(); ++k) {
+    const auto bytes = c10::elementSize(grid_.program.type_of_operand(k)) * static_cast<size_t>(elements);
+    if (grid_.program.access_of_operand(k) == Access::kElements && reinterpret_cast<uintptr_t>(call_.first[k]) % bytes != 0) {
+      return false;
+    }
+  }
+  return true;
 }
 
 void GridInterpreter::load(const GridStatement& each, size_t thread) {

@@ -41,6 +41,7 @@ class GridInterpreter {
   void run_loop(size_t at, const Mask& mask);
   void run_statement(const GridStatement& each, const Mask& mask);
   Scalar value_of(const GridStatement& each, size_t thread);
+  bool are_aligned(int64_t elements) const;
   void load(const GridStatement& each, size_t thread);
   void store(const GridStatement& each, size_t thread);
   char* shared(int64_t offset, size_t bytes, size_t thread, bool writes);

@@ -25,7 +25,7 @@ std::string nodes_before_update(const std::string& nodes, const std::string& gra
   updates.groups = {{updates.rule->variant(sgd.defaults()), /*first_number=*/3}};
   updates.parameters = {{.group = 0, .param = 1, .gradient = 1, .first_state = 3, .first_step_number = 3}};
   PassRunner runner;
-  place_updates(*graph, updates, /*has_kernels=*/false, /*is_exact=*/false, runner);
+  place_updates(*graph, updates, /*has_kernels=*/false, /*is_exact=*/false, /*gathered_bytes=*/0, runner);
   verify(*graph, "place_updates");
   EXPECT_EQ(graph->outputs().size(), 1U);
   std::string before;

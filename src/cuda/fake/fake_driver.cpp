@@ -294,20 +294,18 @@ Expected<void> FakeDriver::set_function_attribute(CUfunction function, CUfunctio
   return outcome("set_function_attribute", code);
 }
 
-Expected<void> FakeDriver::launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream stream,
-                                         void** arguments) {
-  SCONCE_FAKE_CALL("launch_kernel");
+// Sets `work` to a launch with copies of the arguments.
+CUresult FakeDriver::launch_of(CUfunction function, const LaunchDimensions& dimensions, void** arguments, Work* work) {
   const auto found = functions_.find(function);
-  code = needs_context();
-  if (code == CUDA_SUCCESS && found == functions_.end()) {
+  if (needs_context() != CUDA_SUCCESS) {
+    return needs_context();
+  }
+  if (found == functions_.end()) {
     misuse_.emplace_back("a kernel of a module that is not loaded is launched");
-    code = CUDA_ERROR_INVALID_HANDLE;
+    return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (code == CUDA_SUCCESS && int(dimensions.shared_bytes) > found->second.shared_limit) {
-    code = CUDA_ERROR_INVALID_VALUE;
-  }
-  if (code != CUDA_SUCCESS) {
-    return outcome("launch_kernel", code);
+  if (int(dimensions.shared_bytes) > found->second.shared_limit) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   const KernelDefinition& definition = found->second.definition;
   std::vector<std::vector<std::byte>> values;
@@ -315,13 +313,26 @@ Expected<void> FakeDriver::launch_kernel(CUfunction function, const LaunchDimens
     const auto* bytes = static_cast<const std::byte*>(arguments[i]);
     values.emplace_back(bytes, bytes + definition.argument_bytes[i]);
   }
-  code = enqueue(stream, [kernel = definition.kernel, dimensions, values]() mutable {
+  *work = [kernel = definition.kernel, dimensions, values]() mutable {
     std::vector<void*> pointers;
-    for (auto& value : values) {
-      pointers.push_back(value.data());
-    }
+    std::transform(values.begin(), values.end(), std::back_inserter(pointers), [](auto& value) { return value.data(); });
     kernel(dimensions, pointers.data());
-  });
+  };
+  return CUDA_SUCCESS;
+}
+
+Expected<void> FakeDriver::launch_kernel(CUfunction function, const LaunchDimensions& dimensions, CUstream handle,
+                                         void** arguments) {
+  SCONCE_FAKE_CALL("launch_kernel");
+  Work work;
+  code = launch_of(function, dimensions, arguments, &work);
+  if (code == CUDA_SUCCESS) {
+    code = enqueue(handle, std::move(work));
+  }
+  if (const auto capture = captures_.find(code == CUDA_SUCCESS ? find_stream(handle)->capture : 0);
+      capture != captures_.end()) {
+    capture->second.kernels.insert(capture->second.nodes.size());
+  }
   return outcome("launch_kernel", code);
 }
 

@@ -94,6 +94,9 @@ class FakeDriver final : public Driver {
   Expected<void> begin_capture(CUstream stream, CUstreamCaptureMode mode) override;
   Expected<void> end_capture(CUstream stream, CUgraph* graph) override;
   Expected<void> capture_info(CUstream stream, CUstreamCaptureStatus* status, uint64_t* id) override;
+  Expected<void> last_captured(CUstream stream, uint64_t* id, CUgraphNode* node) override;
+  Expected<void> set_kernel_node(CUgraphNode node, CUfunction function, const LaunchDimensions& dimensions,
+                                 void** arguments) override;
   Expected<void> exchange_capture_mode(CUstreamCaptureMode* mode) override;
   Expected<void> graph_node_count(CUgraph graph, size_t* count) override;
   Expected<void> instantiate_graph(CUgraph graph, unsigned long long flags, CUgraphExec* executable) override;
@@ -124,6 +127,8 @@ class FakeDriver final : public Driver {
     std::vector<Work> nodes;
     std::map<CUstream, size_t> position;  // by stream in the capture: the number of its nodes
     std::map<CUstream, size_t> joined;    // by stream: how many of them another stream has waited for
+    std::map<CUstream, size_t> last;      // by stream: its last node, counted from 1; 0 if it waits for others, too
+    std::set<size_t> kernels;             // nodes that are launches, counted from 1
   };
   struct Stream {
     uint64_t push(Operation operation) {  // returns its position: 1 for the stream's first
@@ -169,6 +174,7 @@ class FakeDriver final : public Driver {
   }
 
   CUresult enqueue(CUstream stream, Work work);
+  CUresult launch_of(CUfunction function, const LaunchDimensions& dimensions, void** arguments, Work* work);
   CUresult forbidden_while_capturing();  // for calls that may allocate, free or load
   void invalidate(Capture& capture) { capture.invalidated = true; }
   void drain(CUstream stream, uint64_t until = UINT64_MAX);  // until its operation at this position is done

@@ -38,6 +38,7 @@ CUresult FakeDriver::enqueue(CUstream handle, Work work) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   capture.nodes.push_back(std::move(work));
+  capture.last[handle] = capture.nodes.size();
   ++capture.position[handle];
   return CUDA_SUCCESS;
 }

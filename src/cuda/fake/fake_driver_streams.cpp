@@ -4,6 +4,11 @@
 #include <algorithm>
 
 namespace sconce::cuda {
+namespace {
+
+constexpr int kNodeBits = 24;  // of a node's number in its handle
+
+}  // namespace
 
 FakeDriver::Stream* FakeDriver::find_stream(CUstream stream) {
   const auto found = streams_.find(stream);
@@ -122,6 +127,7 @@ Expected<void> FakeDriver::stream_wait_event(CUstream handle, CUevent event_hand
     stream->capture = event.capture;
     capture->second.position[handle] = 1;
   }
+  capture->second.last[handle] = 0;
   size_t& joined = capture->second.joined[event.stream];
   joined = std::max(joined, event.position);
   return {};
@@ -279,6 +285,35 @@ Expected<void> FakeDriver::capture_info(CUstream handle, CUstreamCaptureStatus* 
     *id = stream->capture;
   }
   return {};
+}
+
+// A node is known by its capture and its number.
+Expected<void> FakeDriver::last_captured(CUstream handle, uint64_t* id, CUgraphNode* node) {
+  SCONCE_FAKE_CALL("last_captured");
+  Stream* stream = find_stream(handle);
+  if (stream == nullptr) {
+    return outcome("last_captured", CUDA_ERROR_INVALID_HANDLE);
+  }
+  *node = nullptr;
+  if (stream->capture != 0 && !captures_.at(stream->capture).invalidated) {
+    const size_t last = captures_.at(stream->capture).last[handle];
+    *id = stream->capture;
+    *node = last == 0 ? nullptr : reinterpret_cast<CUgraphNode>((stream->capture << kNodeBits) + last);
+  }
+  return {};
+}
+
+Expected<void> FakeDriver::set_kernel_node(CUgraphNode node, CUfunction function, const LaunchDimensions& dimensions,
+                                           void** arguments) {
+  SCONCE_FAKE_CALL("set_kernel_node");
+  const auto bits = reinterpret_cast<uintptr_t>(node);
+  const auto capture = captures_.find(bits >> kNodeBits);
+  const size_t number = bits & ((size_t{1} << kNodeBits) - 1);
+  if (capture == captures_.end() || !capture->second.kernels.contains(number)) {
+    misuse_.emplace_back("a node is changed that is no launch of a capture");
+    return outcome("set_kernel_node", CUDA_ERROR_INVALID_VALUE);
+  }
+  return outcome("set_kernel_node", launch_of(function, dimensions, arguments, &capture->second.nodes[number - 1]));
 }
 
 Expected<void> FakeDriver::exchange_capture_mode(CUstreamCaptureMode* mode) {

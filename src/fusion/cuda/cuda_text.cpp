@@ -3,6 +3,7 @@
 #include "fusion/cuda/device_functions.h"
 #include "fusion/scalar_functions.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <unordered_map>
@@ -12,6 +13,7 @@ namespace sconce {
 namespace {
 
 constexpr size_t kMostBytesOfParameter = 4096;
+constexpr size_t kBytesOfList = size_t{16} * 1024;  // of 32,764 that CUDA 12.1 and later allow
 
 class Printing {
  public:
@@ -24,14 +26,37 @@ class Printing {
         return Refusal::because(std::move(refusal_));
       }
     }
-    const std::string threads = std::to_string(grid_.form.threads);
     return std::string("typedef ") + (grid_.form.is_wide ? "long long" : "int") + " Index;\n" + device_prelude() +
            (calls_special_ ? special_device_functions() : "") + parameter_struct() +
-           "\nextern \"C\" __global__ void __launch_bounds__(" + threads + ") " + kGridKernelName +
-           "(const __grid_constant__ Arguments arguments) {\n" + body_ + "}\n";
+           (grid_.form.has_list ? kernels_with_list() : kernel(kGridKernelName, "Arguments arguments", body_));
   }
 
  private:
+  std::string kernel(const char* name, const std::string& parameter, const std::string& body) const {
+    return "\nextern \"C\" __global__ void __launch_bounds__(" + std::to_string(grid_.form.threads) + ") " + name +
+           "(const __grid_constant__ " + parameter + ") {\n" + body + "}\n";
+  }
+
+  std::string kernels_with_list() const {
+    const std::string count = std::to_string(calls_of_list(grid_));
+    return "\nstatic __device__ __forceinline__ void compute(const Arguments& arguments, unsigned block, unsigned blocks) {\n" +
+           body_ + "}\n" +
+           kernel(kGridKernelName, "Arguments arguments", "  compute(arguments, blockIdx.x, gridDim.x);\n") +
+           "\nstruct List {\n  Arguments calls[" + count + "];\n  unsigned ends[" + count + "];\n  unsigned count;\n};\n" +
+           kernel(kListKernelName, "List list", R"(  unsigned call = 0;
+  for (unsigned last = list.count - 1; call < last;) {
+    const unsigned middle = (call + last) / 2;
+    if (blockIdx.x < list.ends[middle]) {
+      last = middle;
+    } else {
+      call = middle + 1;
+    }
+  }
+  const unsigned first = call == 0 ? 0 : list.ends[call - 1];
+  compute(list.calls[call], blockIdx.x - first, list.ends[call] - first);
+)");
+  }
+
   std::string parameter_struct() const {
     const auto field = [](const char* type, const char* name, size_t count) {
       return count == 0 ? std::string() : std::string("  ") + type + " " + name + "[" + std::to_string(count) + "];\n";
@@ -66,8 +91,8 @@ class Printing {
       case GridOp::kConstant: inline_[each.results[0]] = each.number < 0 ? "(" + number + ")" : number; return;
       case GridOp::kWord: inline_[each.results[0]] = "arguments.words[" + number + "]"; return;
       case GridOp::kThread: define(each, "threadIdx.x"); return;
-      case GridOp::kBlock: define(each, "blockIdx.x"); return;
-      case GridOp::kBlocks: define(each, "gridDim.x"); return;
+      case GridOp::kBlock: define(each, grid_.form.has_list ? "block" : "blockIdx.x"); return;
+      case GridOp::kBlocks: define(each, grid_.form.has_list ? "blocks" : "gridDim.x"); return;
       case GridOp::kAdd: binary("+"); return;
       case GridOp::kSubtract: binary("-"); return;
       case GridOp::kMultiply: binary("*"); return;
@@ -81,6 +106,7 @@ class Printing {
       case GridOp::kBoth: binary("&&"); return;
       case GridOp::kMinimum: define(each, "min(" + operand(0) + ", " + operand(1) + ")"); return;
       case GridOp::kChoose: define(each, operand(0) + " ? " + operand(1) + " : " + operand(2)); return;
+      case GridOp::kIsAligned: define(each, is_aligned(each.number)); return;
       case GridOp::kFor: {
         const std::string i = name(each.results[0]);
         line("for (Index " + i + " = " + operand(0) + "; " + i + " < " + operand(1) + "; " + i + " += " + operand(2) +
@@ -107,6 +133,18 @@ class Printing {
       case GridOp::kAssign: line(name(each.results[0]) + " = " + operand(0) + ";"); return;
       case GridOp::kCompute: print_compute(each); return;
     }
+  }
+
+  std::string is_aligned(int64_t elements) const {
+    std::string bits;
+    for (size_t k = 0; k < grid_.program.operand_count(); ++k) {
+      if (grid_.program.access_of_operand(k) == Access::kElements) {
+        const auto bytes = static_cast<int64_t>(c10::elementSize(grid_.program.type_of_operand(k))) * elements;
+        bits += (bits.empty() ? "" : " | ") + ("(reinterpret_cast<unsigned long long>(arguments.first[" + std::to_string(k)) +
+                "]) & " + std::to_string(bytes - 1) + ")";
+      }
+    }
+    return "(" + bits + ") == 0";
   }
 
   std::string type_name(GridVariable variable) const { return device_type(type_of(variable)); }
@@ -191,11 +229,16 @@ class Printing {
   bool calls_special_ = false;
 };
 
+}  // namespace
+
 size_t bytes_of_parameter(const GridProgram& grid) {
-  return 8 * (grid.program.operand_count() + 2 * grid.program.numbers.size()) + (grid.form.is_wide ? 8 : 4) * grid.words;
+  const size_t words = (grid.form.is_wide ? 8 : 4) * grid.words;
+  return 8 * (grid.program.operand_count() + 2 * grid.program.numbers.size()) + (words + 7) / 8 * 8;
 }
 
-}  // namespace
+size_t calls_of_list(const GridProgram& grid) {
+  return std::max<size_t>(kBytesOfList / (bytes_of_parameter(grid) + sizeof(uint32_t)), 1);
+}
 
 Expected<std::string> cuda_text(const GridProgram& grid) {
   if (bytes_of_parameter(grid) > kMostBytesOfParameter) {
@@ -206,7 +249,7 @@ Expected<std::string> cuda_text(const GridProgram& grid) {
 
 std::vector<char> parameter_of(const GridProgram& grid, std::span<void* const> first, std::span<const int64_t> numbers,
                                std::span<const void* const> number_memory, std::span<const int64_t> words) {
-  std::vector<char> bytes((bytes_of_parameter(grid) + 7) / 8 * 8);
+  std::vector<char> bytes(bytes_of_parameter(grid));
   char* at = bytes.data();
   const auto append = [&at](const auto& value) {
     std::memcpy(at, &value, sizeof value);
@@ -228,6 +271,22 @@ std::vector<char> parameter_of(const GridProgram& grid, std::span<void* const> f
       append(static_cast<int32_t>(word));
     }
   }
+  return bytes;
+}
+
+std::vector<char> parameter_of_list(const GridProgram& grid, std::span<const ListedCall> calls) {
+  const size_t most = calls_of_list(grid);
+  const size_t each = bytes_of_parameter(grid);
+  std::vector<char> bytes((most * (each + sizeof(uint32_t)) + sizeof(uint32_t) + 7) / 8 * 8);
+  char* const ends = bytes.data() + most * each;
+  uint32_t end = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    std::copy(calls[i].parameter.begin(), calls[i].parameter.end(), bytes.data() + i * each);
+    end += calls[i].blocks;
+    std::memcpy(ends + i * sizeof end, &end, sizeof end);
+  }
+  const auto count = static_cast<uint32_t>(calls.size());
+  std::memcpy(ends + most * sizeof end, &count, sizeof count);
   return bytes;
 }
 

@@ -88,6 +88,14 @@ void DeviceKernelCache::compile(CachedDeviceKernel& kernel, c10::DeviceIndex dev
       refuse(function.refusal().reason);
       return;
     }
+    if (kernel.grid_.form.has_list) {
+      const auto of_list = (*module)->kernel(kListKernelName);
+      if (!of_list) {
+        refuse(of_list.refusal().reason);
+        return;
+      }
+      kernel.list_kernel_ = *of_list;
+    }
     kernel.module_ = std::move(*module);
     kernel.kernel_.store(*function, std::memory_order_release);
   } catch (const std::exception& error) {

@@ -19,6 +19,8 @@ class CachedDeviceKernel {
  public:
   // Returns null while the kernel is compiled, and for ever if it cannot be compiled.
   const DeviceKernel* kernel() const { return kernel_.load(std::memory_order_acquire); }
+  // Returns the one for a list of calls; null while `kernel` is, and without a list.
+  const DeviceKernel* list_kernel() const { return kernel() == nullptr ? nullptr : list_kernel_; }
   // Returns why the kernel cannot be compiled; empty while it may be.
   std::string refusal() const;
   const GridProgram& grid() const { return grid_; }  // empty for a kernel of a text
@@ -35,6 +37,7 @@ class CachedDeviceKernel {
   // ---- of the thread that compiles, until `is_refused_` or `kernel_` is set
   std::mutex compiling_;
   std::string why_refused_;
+  const DeviceKernel* list_kernel_ = nullptr;
   std::shared_ptr<DeviceModule> module_;
 };
 

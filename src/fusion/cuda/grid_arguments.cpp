@@ -38,10 +38,13 @@ int64_t rows_of(const Iteration& iteration) {
   return iteration.elements() / std::max<int64_t>(iteration.sizes.back() * iteration.segments, 1);
 }
 
-uint32_t vector_of(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first) {
+uint32_t vector_of(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first, uint32_t dims) {
   if (program.order != LoopOrder::kRows) {
     return 1;
   }
+  // Grids of elements look at addresses themselves, and take what is left at the end of one row one by one.
+  const bool has_folds = program.has_folds();
+  const bool has_rest = !has_folds && dims == 1;
   int64_t vector = kBytesOfAccess;
   bool has_neighbors = false;
   for (size_t k = 0; k < first.size(); ++k) {
@@ -52,8 +55,10 @@ uint32_t vector_of(const KernelProgram& program, const Iteration& iteration, std
     const auto bytes = static_cast<int64_t>(c10::elementSize(program.type_of_operand(k)));
     vector = std::min(vector, kBytesOfAccess / bytes);
     const auto is_aligned = [&](int64_t place) { return place % (vector * bytes) == 0; };
-    while (vector > 1 && !(iteration.sizes.back() % vector == 0 && is_aligned(reinterpret_cast<intptr_t>(first[k])) &&
-                           std::all_of(iteration.strides[k].begin(), iteration.strides[k].end() - 1, is_aligned))) {
+    const auto strides = std::span(iteration.strides[k]).last(dims);  // the last one is that of neighbors
+    while (vector > 1 && !((has_rest || iteration.sizes.back() % vector == 0) &&
+                           (!has_folds || is_aligned(reinterpret_cast<intptr_t>(first[k]))) &&
+                           std::all_of(strides.begin(), strides.end() - 1, is_aligned))) {
       vector /= 2;
     }
   }
@@ -142,7 +147,7 @@ GridForm choose_form(const KernelProgram& program, const Iteration& iteration, s
                      const DeviceLimits& limits) {
   GridForm form;
   form.dims = dims_of(iteration);
-  form.vector = vector_of(program, iteration, first);
+  form.vector = vector_of(program, iteration, first, form.dims);
   form.has_segments = program.order != LoopOrder::kRows && iteration.segments > 1;
   if (program.has_folds()) {
     share_rows(form, program, iteration, limits);

@@ -14,7 +14,8 @@ namespace sconce {
 // Threads that shuffle values among each other. There are no kernels for devices with other warps.
 inline constexpr uint32_t kThreadsOfWarp = 32;
 
-// Chooses the form for these sizes and addresses: the first elements of the operands, inputs before outputs.
+// Chooses the form for these sizes and addresses: the first elements of the operands, inputs before outputs. Grids without
+// reductions serve any addresses.
 GridForm choose_form(const KernelProgram& program, const Iteration& iteration, std::span<void* const> first,
                      const DeviceLimits& limits);
 // Returns the words that the kernel reads: sizes of the form's dimensions, the outermost first; strides in bytes by

@@ -14,14 +14,29 @@ class ElementGrid : public GridWriter {
     for (uint32_t dim = 1; dim < form().dims; ++dim) {
       count = multiply(count, space.sizes[dim]);
     }
+    const GridVariable of_block = constant(form().threads);
+    const GridVariable thread = add(multiply(index(GridOp::kBlock, {}), of_block), index(GridOp::kThread, {}));
+    const GridVariable threads = multiply(index(GridOp::kBlocks, {}), of_block);
+    if (form().vector == 1) {
+      write_loop(space, thread, count, threads, 1);
+      return take();
+    }
     const GridVariable vector = constant(form().vector);
-    const GridVariable of_block = constant(static_cast<int64_t>(form().threads) * form().vector);
-    const GridVariable first =
-        add(multiply(index(GridOp::kBlock, {}), of_block), multiply(index(GridOp::kThread, {}), vector));
-    const GridVariable step = multiply(index(GridOp::kBlocks, {}), of_block);
-    const GridVariable at = begin_for(first, count, step);
-    Elements elements{
-        .offsets = offsets_of(space, form().dims, at), .count = form().vector, .strides = space.strides.back()};
+    // Rows have a multiple of so many elements, if there are several.
+    const GridVariable whole =
+        form().dims > 1 ? count : index(GridOp::kSubtract, {count, index(GridOp::kRemainder, {count, vector})});
+    const GridVariable is_aligned = element(GridOp::kIsAligned, at::kBool, {}, form().vector);
+    const GridVariable end = index(GridOp::kChoose, {is_aligned, whole, constant(0)});
+    write_loop(space, multiply(thread, vector), end, multiply(threads, vector), form().vector);
+    write_loop(space, add(end, thread), count, threads, 1);
+    return take();
+  }
+
+ private:
+  // `neighbors`: how many elements each turn computes.
+  void write_loop(const Space& space, GridVariable first, GridVariable last, GridVariable step, uint32_t neighbors) {
+    const GridVariable at = begin_for(first, last, step);
+    Elements elements{.offsets = offsets_of(space, form().dims, at), .count = neighbors, .strides = space.strides.back()};
     std::vector<const Variables*> values;
     for (const KernelOutput& output : program().outputs) {
       values.push_back(&values_of(elements, output.value));
@@ -31,7 +46,6 @@ class ElementGrid : public GridWriter {
       store(program().inputs.size() + k, elements, *values[k]);
     }
     end();
-    return take();
   }
 };
 

@@ -36,6 +36,7 @@ enum class GridOp : uint8_t {
   kLess,    // whether a < b
   kBoth,    // whether a and b
   kChoose,  // a ? b : c
+  kIsAligned,  // whether each operand that is read in order begins at a multiple of `number` elements
   // ---- order
   kFor,  // the result is a, then a + c, … below b; up to the kEnd that belongs to it
   kIf,   // a; the same
@@ -66,7 +67,8 @@ struct GridForm {
   uint32_t threads = 256;  // of a block
   // Threads that reduce one row together, a power of two; 0 if the program has no reductions.
   uint32_t lanes = 0;
-  // Neighbors that a thread takes at a time. Operands that are read in order are aligned to as many elements.
+  // Neighbors that a thread takes at a time. Operands that are read in order are aligned to as many elements: with `lanes` in
+  // every call, else the kernel finds out, and takes elements one by one where they are not.
   uint32_t vector = 1;
   // Dimensions of the iteration, from the innermost; those around them have one element.
   uint32_t dims = 1;
@@ -76,6 +78,8 @@ struct GridForm {
   uint32_t trips = 0;
   bool has_buffers = false;  // without `trips`: such values are in shared memory; else they are computed again
   bool is_wide = false;      // indices have 64 bits
+  // The text has a second kernel, for a list of calls (cuda_text.h).
+  bool has_list = false;
 };
 
 // Returns the first dimension by whose size kernels divide, with reciprocals; `dims` if there is none.

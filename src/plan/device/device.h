@@ -15,13 +15,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 namespace sconce {
 
 // Increment when this file changes: both sides of the library boundary must agree on it.
-constexpr int kDeviceInterfaceVersion = 6;
+constexpr int kDeviceInterfaceVersion = 7;
 
 struct LaunchShape {
   std::array<uint32_t, 3> grid = {1, 1, 1};   // blocks
@@ -95,6 +96,13 @@ class RecordingSession {
   virtual Expected<std::unique_ptr<Recording>> finish() = 0;
 };
 
+// One piece of work in a recording that is still made.
+struct RecordedWork {
+  uint64_t recording = 0;  // differs from that of every other recording
+  void* node = nullptr;
+  bool operator==(const RecordedWork&) const = default;
+};
+
 // One kind of device. Functions that return void throw c10::Error with the driver's message if the driver fails. Streams are
 // LibTorch's, so that operators and sconce's kernels share them. Thread-safe.
 class DeviceRuntime {
@@ -133,6 +141,12 @@ class DeviceRuntime {
   // `arguments[i]` points to the value of the kernel's i-th parameter; read before the call returns.
   virtual void launch(const DeviceKernel& kernel, const LaunchShape& shape, c10::Stream stream,
                       std::span<void* const> arguments) = 0;
+
+  // Returns the last work that was sent to the stream, if it is recorded and what comes next waits for nothing else.
+  virtual std::optional<RecordedWork> last_recorded(c10::Stream stream) = 0;
+  // Gives a launch in a recording another kernel, shape and arguments.
+  virtual void change_launch(const RecordedWork& launch, const DeviceKernel& kernel, const LaunchShape& shape,
+                             c10::DeviceIndex device, std::span<void* const> arguments) = 0;
 
   // Copies bytes of the stream's device, as work of the stream.
   virtual void copy(void* to, const void* from, size_t bytes, c10::Stream stream) = 0;

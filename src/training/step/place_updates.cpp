@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 
@@ -139,9 +140,29 @@ class UpdatePositions {
   size_t first_ = 0;
 };
 
+// Moves updates that stand apart to where the last of them stands, until so many bytes of gradients wait for theirs.
+void gather(std::vector<size_t>& positions, const std::vector<StepUpdates::OfParameter>& parameters, size_t most_bytes) {
+  std::vector<size_t> order(positions.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return positions[a] < positions[b]; });
+  size_t first = 0;
+  size_t bytes = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    bytes += parameters[order[i]].bytes;
+    if (bytes >= most_bytes || i + 1 == order.size()) {
+      for (size_t k = first; k < i; ++k) {
+        positions[order[k]] = positions[order[i]];
+      }
+      first = i + 1;
+      bytes = 0;
+    }
+  }
+}
+
 }  // namespace
 
-void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, bool is_exact, PassRunner& runner) {
+void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, bool is_exact, size_t gathered_bytes,
+                   PassRunner& runner) {
   std::map<unsigned, std::shared_ptr<Graph>> compiled;  // by variant
   for (const StepUpdates::OfParameter& parameter : updates.parameters) {
     const unsigned variant = updates.groups[parameter.group].variant;
@@ -151,15 +172,19 @@ void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, b
   }
   const UpdatePositions allowed(graph);
   const Value* const factor = updates.clipping.norm ? graph.outputs().back() : nullptr;
-  std::vector<Node*> positions;  // of the updates: before these nodes
+  std::vector<size_t> positions;
   for (const StepUpdates::OfParameter& parameter : updates.parameters) {
     size_t position = std::max({allowed.first(), allowed.after_uses(*graph.inputs()[parameter.param]),
                                 allowed.after_writes(*graph.outputs()[parameter.gradient])});
     if (factor != nullptr) {
       position = std::max(position, allowed.after_writes(*factor));
     }
-    Node* next = allowed.at(position);
-    positions.push_back(next != nullptr ? next : graph.body().return_node());
+    positions.push_back(position);
+  }
+  gather(positions, updates.parameters, gathered_bytes);
+  std::vector<Node*> next;  // the nodes before which the updates stand
+  for (const size_t position : positions) {
+    next.push_back(allowed.at(position) != nullptr ? allowed.at(position) : graph.body().return_node());
   }
   for (size_t i = 0; i < updates.parameters.size(); ++i) {
     const StepUpdates::OfParameter& parameter = updates.parameters[i];
@@ -177,15 +202,15 @@ void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, b
       operands.push_back(graph.outputs().back());
     }
     if (const auto value = updates.clipping.value) {
-      operands.push_back(graph.insert_constant(-*value, positions[i]));
-      operands.push_back(graph.insert_constant(*value, positions[i]));
+      operands.push_back(graph.insert_constant(-*value, next[i]));
+      operands.push_back(graph.insert_constant(*value, next[i]));
     }
     const Graph& source = *compiled.at(group.variant);
     ValueMap values;
     for (size_t k = 0; k < operands.size(); ++k) {
       values.emplace(source.inputs()[k], operands[k]);
     }
-    graph.copy_nodes(source.body(), positions[i], values);
+    graph.copy_nodes(source.body(), next[i], values);
   }
   while (graph.outputs().size() > 1) {
     graph.body().remove_return(1);

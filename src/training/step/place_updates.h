@@ -41,6 +41,7 @@ struct StepUpdates {
     size_t gradient;           // the output
     size_t first_state;        // the input that is the first of Update::states
     size_t first_step_number;  // the input that is the first of Update::step_numbers
+    size_t bytes = 0;          // of the gradient
   };
   const UpdateRule* rule = nullptr;
   std::vector<Group> groups;
@@ -49,7 +50,9 @@ struct StepUpdates {
 };
 
 // Puts the updates into the graph, whose only output is then the first one. Requires that no other input shares memory with a
-// parameter or a state. `has_kernels`: an update is a kernel node where kernels may compute it.
-void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, bool is_exact, PassRunner& runner);
+// parameter or a state. `has_kernels`: an update is a kernel node where kernels may compute it. `gathered_bytes`: updates of
+// so many bytes of gradients stand together, where the last of them may; a GPU runs them by one launch. 0: each stands alone.
+void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, bool is_exact, size_t gathered_bytes,
+                   PassRunner& runner);
 
 }  // namespace sconce

@@ -18,6 +18,9 @@
 namespace sconce {
 namespace {
 
+// Gradients that are still in the cache of a GPU when they are used.
+constexpr size_t kGatheredBytes = size_t{16} << 20;
+
 // Returns what torch::nn::utils::clip_grad_norm_ multiplies the gradients by, computed by the same operators.
 at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -176,9 +179,10 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   }
   const size_t used = 1 + trace->gradients_.size();
   if (trace->update_ != nullptr) {
-    complete = [updates = trace->update_->declare(*graph, recorder.symbols()), is_exact = module.options().exact()](
-                   Graph& whole, bool has_kernels, PassRunner& runner) {
-      place_updates(whole, updates, has_kernels, is_exact, runner);
+    const size_t gathered = parameters.tensors.front().is_cpu() ? 0 : kGatheredBytes;
+    complete = [updates = trace->update_->declare(*graph, recorder.symbols()), is_exact = module.options().exact(),
+                gathered](Graph& whole, bool has_kernels, PassRunner& runner) {
+      place_updates(whole, updates, has_kernels, is_exact, gathered, runner);
     };
   } else if (graph->outputs().size() > used) {
     graph->body().remove_return(used);  // the factor that clips

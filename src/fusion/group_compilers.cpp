@@ -1,0 +1,52 @@
+#include "fusion/group_compilers.h"
+
+#include "fusion/cpu_nests.h"
+#include "fusion/group_kernel.h"
+#include "fusion/group_rows.h"
+#include "fusion/kernel_width.h"
+#include "fusion/nest_backend.h"
+#include "plan/prepared/kernels/clamped_convolution.h"
+
+#include <utility>
+
+namespace sconce {
+namespace {
+
+class KernelsOfGroups final : public GroupCompiler {
+ public:
+  explicit KernelsOfGroups(std::unique_ptr<NestBackend> backend) : backend_(std::move(backend)) {}
+  c10::Device device() const override { return backend_->device(); }
+  bool may_take_rows(const NodeGroup& group) const override { return device().is_cpu() && sconce::may_take_rows(group); }
+  KernelPtr make_kernel(const NodeGroup& group) const override {
+    KernelPtr own = device().is_cpu() ? make_clamped_convolution(group) : nullptr;
+    own = own != nullptr ? std::move(own) : backend_->make_drawing_kernel(group);
+    return own != nullptr ? std::move(own) : make_group_kernel(group, *backend_);
+  }
+
+ private:
+  const std::unique_ptr<NestBackend> backend_;
+};
+
+}  // namespace
+
+const GroupCompiler& background_kernels() {
+  static const auto& compiler =  // jobs may outlive static objects
+      *new KernelsOfGroups(make_cpu_nests(kernel_lanes(), /*is_blocking=*/false, /*is_selective=*/true));
+  return compiler;
+}
+
+const GroupCompiler& blocking_kernels() {
+  static const auto& compiler =
+      *new KernelsOfGroups(make_cpu_nests(kernel_lanes(), /*is_blocking=*/true, /*is_selective=*/true));
+  return compiler;
+}
+
+std::unique_ptr<GroupCompiler> make_kernels(std::unique_ptr<NestBackend> backend) {
+  return std::make_unique<KernelsOfGroups>(std::move(backend));
+}
+
+std::unique_ptr<GroupCompiler> make_blocking_kernels(size_t lanes) {
+  return make_kernels(make_cpu_nests(lanes, /*is_blocking=*/true, /*is_selective=*/false));
+}
+
+}  // namespace sconce
