@@ -11,11 +11,12 @@
 #include <ATen/ops/_validate_sparse_coo_tensor_args.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
-#include <torch/csrc/jit/serialization/pickle.h>
+#include <torch/csrc/jit/serialization/import_read.h>
+#include <torch/csrc/jit/serialization/storage_context.h>
 #include <torch/version.h>
 
-#include <fstream>
-#include <iterator>
+#include <memory>
+#include <optional>
 
 namespace sconce {
 namespace {
@@ -69,9 +70,13 @@ torch::jit::Module load_script_module(const std::string& path, std::optional<c10
 
 std::vector<c10::IValue> load_arguments(const std::string& path) {
   check_arguments_archive(path);
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const c10::IValue value = read_or_explain(path, [&] { return torch::jit::pickle_load(bytes); });
+  const c10::IValue value = read_or_explain(path, [&] {
+    caffe2::serialize::PyTorchStreamReader reader(path);
+    // As pickle_load reads it, but tensors that shared memory share it again.
+    return torch::jit::readArchiveAndTensors("data", /*pickle_prefix=*/"", /*tensor_prefix=*/"", std::nullopt, std::nullopt,
+                                             std::nullopt, reader, torch::jit::Unpickler::defaultTypeParser,
+                                             std::make_shared<torch::jit::DeserializationStorageContext>());
+  });
   if (value.isTuple()) {
     return value.toTupleRef().elements().vec();
   }

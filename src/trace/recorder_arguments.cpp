@@ -31,7 +31,11 @@ at::Tensor Recorder::add_leaf(const at::Tensor& real, const std::optional<Tensor
     }
   }
   at::Tensor traced = wrap(real.variable_data(), add_input(real, symbolic));
-  traced.set_requires_grad(real.requires_grad());
+  if (torch::autograd::isDifferentiableType(real.scalar_type())) {
+    traced.set_requires_grad(real.requires_grad());
+  } else if (real.requires_grad()) {  // some operators make such tensors: z.fill_(y) of integers
+    refuse("an argument of type " + std::string(c10::toString(real.scalar_type())) + " requires a gradient");
+  }
   arguments_.push_back({real, traced, {}});
   return traced;
 }

@@ -96,7 +96,6 @@ return (of_self, None, torch.index(grad, indices))
        .backward = "(torch.masked_select_backward(grad, self, mask),)"},
       {.name = "aten::_no_grad_embedding_renorm_", .written = {"weight"}, .results = Sharing::kShared},
       {.name = "aten::argwhere", .result = {.runs_on_empty = true}},
-      {.name = "aten::bincount", .result = {.runs_on_empty = true}},
       {.name = "aten::bucketize", .result = {.runs_on_empty = true}},
       {.name = "aten::nonzero", .result = {.runs_on_empty = true}},
       {.name = "aten::nonzero_numpy", .result = {.runs_on_empty = true}},

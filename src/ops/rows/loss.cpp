@@ -74,11 +74,15 @@ return (of_self, torch.neg(of_self))
 )"},
       {.name = "aten::margin_ranking_loss", .autocast = Autocast::kFull},
       {.name = "aten::mse_loss", .autocast = Autocast::kFull, .backward = R"(
-difference = self - target
-scaled = grad * 2
-of_self = difference * (scaled / self.numel() if reduction == 1 else scaled)
-of_target = difference * (scaled / target.numel() if reduction == 1 else scaled)
-return (of_self, torch.neg(of_target))
+if self.dtype == target.dtype:
+    difference = self - target
+    scaled = grad * 2
+    of_self = difference * (scaled / self.numel() if reduction == 1 else scaled)
+    of_target = torch.neg(difference * (scaled / target.numel() if reduction == 1 else scaled))
+else:
+    of_self = torch.mse_loss_backward(grad, self, target, reduction)
+    of_target = torch.mse_loss_backward(grad, target, self, reduction)
+return (of_self, of_target)
 )"},
       {.name = "aten::multi_margin_loss", .autocast = Autocast::kFull},
       {.name = "aten::multilabel_margin_loss", .autocast = Autocast::kFull},

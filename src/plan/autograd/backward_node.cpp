@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace sconce {
@@ -47,6 +48,12 @@ at::Tensor own_tensor(const at::Tensor& tensor) {
   return storage_of(tensor) == nullptr || tensor.storage().use_count() > 1 ? tensor.detach().clone() : alias_of(tensor);
 }
 
+// Returns a copy of a list of numbers that others hold: they may change it until backward.
+c10::IValue own_list(const c10::IValue& value) {
+  const bool is_list_of_numbers = value.isIntList() || value.isDoubleList() || value.isBoolList();
+  return is_list_of_numbers && value.use_count() > 1 ? value.deepcopy() : value;
+}
+
 }  // namespace
 
 std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const DifferentiableFunction> function,
@@ -83,7 +90,7 @@ void BackwardNode::save(std::vector<Saved>& saved, const c10::IValue& value, boo
     each.tensor = torch::autograd::SavedVariable(value.toTensor(), is_output);
     each.version = value.toTensor()._version();
   } else {
-    each.value = value;
+    each.value = own_list(value);
   }
 }
 
@@ -109,7 +116,7 @@ void BackwardNode::connect(torch::jit::Stack& results) {
   for (const GradientSignature::Saved& saved : signature.saved_outputs) {
     save(outputs_, results[saved.position], /*is_output=*/true);
   }
-  intermediates_.assign(first_intermediate, first_condition);
+  std::transform(first_intermediate, first_condition, std::back_inserter(intermediates_), own_list);
   for (const c10::IValue& intermediate : intermediates_) {
     if (intermediate.isList()) {
       for_each_tensor(intermediate, [this](const at::Tensor& tensor) { versions_.push_back(tensor._version()); });
