@@ -102,6 +102,14 @@ std::optional<int64_t> dense_order(const at::Tensor& tensor) {
 
 }  // namespace
 
+int64_t tensor_kind(const at::Tensor& tensor) {
+  return tensor.dim() | static_cast<int64_t>(tensor.scalar_type()) << 8 |
+         static_cast<int64_t>(tensor.device().type()) << 16 |
+         static_cast<int64_t>(static_cast<uint8_t>(tensor.device().index())) << 24 |
+         static_cast<int64_t>(tensor.requires_grad()) << 32 | static_cast<int64_t>(tensor.is_leaf()) << 33 |
+         static_cast<int64_t>(tensor.is_inference()) << 34;
+}
+
 bool has_gaps(const at::Tensor& tensor) { return !is_contiguous_exactly(tensor) && !dense_order(tensor); }
 
 void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs) {
@@ -111,11 +119,7 @@ void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs) {
       key.structure.push_back(-1);
       continue;
     }
-    key.structure.push_back(
-        tensor.dim() | static_cast<int64_t>(tensor.scalar_type()) << 8 | static_cast<int64_t>(tensor.device().type()) << 16 |
-        static_cast<int64_t>(static_cast<uint8_t>(tensor.device().index())) << 24 |
-        static_cast<int64_t>(tensor.requires_grad()) << 32 | static_cast<int64_t>(tensor.is_leaf()) << 33 |
-        static_cast<int64_t>(tensor.is_inference()) << 34);
+    key.structure.push_back(tensor_kind(tensor));
     key.structure.push_back(static_cast<int64_t>(tensor.key_set().raw_repr()));
     if (tensor.layout() != c10::kStrided) {
       continue;

@@ -23,6 +23,8 @@ struct TraceKeyParts {
 };
 // Returns whether the strides of a tensor are not those of a new one with its dims in another order.
 bool has_gaps(const at::Tensor& tensor);
+// Returns dtype, device, rank, and what autograd knows of the tensor, in one word.
+int64_t tensor_kind(const at::Tensor& tensor);
 TraceKeyParts trace_key_parts(std::span<const at::Tensor> inputs);
 // Appends to both parts what belongs to the tensors, without the thread's state.
 void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs);

@@ -71,6 +71,21 @@ std::string after_call(const std::string& call, const std::string& write = "v.ad
          "\n    return y.sum() + v.sum()\n";
 }
 
+// Backward uses a list of numbers as it was when the operator ran.
+TEST(KeptCopies, AListThatIsWrittenLater) {
+  const auto method = [](const std::string& sizes, const std::string& made, const std::string& write) {
+    return "def forward(self, x):\n    v = x * 1.5\n    s = [" + sizes + "]\n    " + made + "\n    y = y * torch.tanh(y)\n    " +
+           write + "\n    return torch.tanh(y) * self.weight.sum(), s\n";
+  };
+  const std::string split = "a, b = torch.split_with_sizes(v, s, 1)\n    y = a * b";
+  for (const char* write : {"s[0] = 1\n    s[1] = 5", "s.append(0)", "if v.size(0) == 4:\n        s[0] = 0"}) {
+    EXPECT_FALSE(raises_in_both(method("5, 1", split, write), {4, 6}));
+    EXPECT_FALSE(raises_in_both(method("x.size(1) - 1, 1", split, write), {4, 6}));
+    EXPECT_FALSE(raises_in_both(method("x.size(0) - 3, x.size(0) - 4", "y = v.permute(s) + 0.5", write), {4, 6}));
+    EXPECT_FALSE(raises_in_both(method("x.size(0) - 4, x.size(0) - 3", "y = v.sum(s)", write), {4, 6}));
+  }
+}
+
 TEST(KeptCopies, ABatchThatLinearMakesAMatrixOf) {
   EXPECT_FALSE(raises_in_both(after_call("torch.linear(v.transpose(0, 1), self.weight)"), {4, 3, 6}));
   EXPECT_FALSE(raises_in_both(after_call("torch.linear(v.transpose(0, 1), self.weight, self.weight[0])"), {4, 3, 6}));

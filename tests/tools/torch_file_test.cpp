@@ -72,6 +72,26 @@ TEST(TorchFile, HasNoneForUndefinedTensors) {
   EXPECT_NE(cli::torch_file(at::Tensor()).size(), 0U);
 }
 
+// As Python reads it: a call that writes one argument may change another.
+TEST(TorchFile, KeepsWhichTensorsShareMemory) {
+  const ScratchFolder scratch;
+  const at::Tensor all = at::zeros({6});
+  const std::vector<char> bytes =
+      cli::torch_file(c10::ivalue::Tuple::create({all.slice(0, 0, 4), all.slice(0, 2), all.clone()}));
+  const std::string arguments = scratch.write("arguments.pt", std::string(bytes.begin(), bytes.end()));
+  const auto read = load_arguments(arguments);
+  ASSERT_EQ(read.size(), 3U);
+  EXPECT_TRUE(read[0].toTensor().is_alias_of(read[1].toTensor()));
+  EXPECT_FALSE(read[0].toTensor().is_alias_of(read[2].toTensor()));
+  const std::string model = write_model(scratch, "model.pt", R"(
+def forward(self, a, b, c):
+    a.add_(1)
+    return b
+)");
+  const ProgramResult result = sconce({"run", model, "--inputs", arguments});
+  EXPECT_THAT(result.out, HasSubstr("1, 1, 0, 0")) << result.err;
+}
+
 TEST(TorchFile, NamesNothingThatTorchLoadRefuses) {
   const std::vector<char> bytes = cli::torch_file(c10::ivalue::Tuple::create(
       {c10::List<int64_t>({1, 2}), c10::List<double>({1.5}), c10::List<at::Tensor>({at::ones({2})})}));

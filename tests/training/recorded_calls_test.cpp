@@ -35,6 +35,20 @@ TEST(RecordedCalls, HaveTheGradientsOfLibTorch) {
   EXPECT_EQ(pair.recorded().plans.size(), 2U);
 }
 
+// LibTorch lets integers that are filled with a tensor require a gradient.
+TEST(RecordedCalls, TakeIntegersThatRequireGradients) {
+  RecordedPair pair("def forward(self, x, z):\n    z.fill_(x[0, 0])\n    return torch.linear(x, self.a_weight), z\n");
+  const at::Tensor ours = at::zeros({3}, at::kLong);
+  const at::Tensor theirs = at::zeros({3}, at::kLong);
+  for (int call = 0; call < 6; ++call) {
+    const at::Tensor x = (at::randn({5, 8}) * 20).requires_grad_();
+    static_cast<void>(pair.ours({x, ours}));
+    static_cast<void>(pair.theirs({x, theirs}));
+    EXPECT_TRUE(at::equal(ours, theirs)) << "call " << call;
+    EXPECT_EQ(ours.requires_grad(), theirs.requires_grad()) << "call " << call;
+  }
+}
+
 TEST(RecordedCalls, TakeGradientsOfAnyStrides) {
   RecordedPair pair(kSorted);
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); });

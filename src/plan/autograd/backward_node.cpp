@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace sconce {
@@ -48,10 +47,9 @@ at::Tensor own_tensor(const at::Tensor& tensor) {
   return storage_of(tensor) == nullptr || tensor.storage().use_count() > 1 ? tensor.detach().clone() : alias_of(tensor);
 }
 
-// Returns a copy of a list of numbers that others hold: they may change it until backward.
+// Returns a copy of a list of numbers: those that hold the list may change it until backward.
 c10::IValue own_list(const c10::IValue& value) {
-  const bool is_list_of_numbers = value.isIntList() || value.isDoubleList() || value.isBoolList();
-  return is_list_of_numbers && value.use_count() > 1 ? value.deepcopy() : value;
+  return value.isIntList() || value.isDoubleList() || value.isBoolList() ? value.deepcopy() : value;
 }
 
 }  // namespace
@@ -116,7 +114,7 @@ void BackwardNode::connect(torch::jit::Stack& results) {
   for (const GradientSignature::Saved& saved : signature.saved_outputs) {
     save(outputs_, results[saved.position], /*is_output=*/true);
   }
-  std::transform(first_intermediate, first_condition, std::back_inserter(intermediates_), own_list);
+  intermediates_.assign(first_intermediate, first_condition);
   for (const c10::IValue& intermediate : intermediates_) {
     if (intermediate.isList()) {
       for_each_tensor(intermediate, [this](const at::Tensor& tensor) { versions_.push_back(tensor._version()); });

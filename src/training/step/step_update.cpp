@@ -52,7 +52,11 @@ TrainedParameters trained_parameters(torch::optim::Optimizer& optimizer) {
 
 StepUpdate::StepUpdate(torch::optim::Optimizer& optimizer, const UpdateRule& rule, const TrainedParameters& trained,
                        const Clipping& clipping)
-    : optimizer_(optimizer), rule_(rule), clipping_(clipping), groups_(trained.groups), variants_(variants()) {}
+    : optimizer_(optimizer), rule_(rule), clipping_(clipping), groups_(trained.groups), variants_(variants()) {
+  for (const unsigned variant : variants_) {
+    updates_.push_back(rule.update(variant));
+  }
+}
 
 std::unique_ptr<StepUpdate> StepUpdate::make(torch::optim::Optimizer& optimizer, const TrainedParameters& trained,
                                              const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& gradients,
@@ -83,7 +87,7 @@ std::unique_ptr<StepUpdate> StepUpdate::make(torch::optim::Optimizer& optimizer,
   }
   size_t state = 0;
   for (const Updated& each : update->updated_) {
-    const size_t count = rule->update(update->variants_[each.group]).states.size();
+    const size_t count = update->updates_[each.group].states.size();
     for (size_t i = 0; i < count; ++i, ++state) {
       if (why_no_plan_for_state(update->states_[state], each.param) != nullptr) {
         return nullptr;
@@ -132,7 +136,7 @@ bool StepUpdate::begin(const TrainedParameters& trained) {
       made_[i] = rule_.make_state(*options[updated.group], updated.param, updated.param);
       state = made_[i].get();
     }
-    const Update update = rule_.update(variant);
+    const Update& update = updates_[updated.group];
     const UpdateRule::StateTensors tensors = rule_.tensors_of(*state, variant);
     for (size_t k = 0; k < update.states.size(); ++k) {
       states_.push_back(*tensors[k]);
@@ -177,12 +181,12 @@ StepUpdates StepUpdate::declare(Graph& graph, size_t first) const {
   for (size_t i = 0; i < numbers_.size(); ++i) {
     graph.add_input({}, c10::FloatType::get());
   }
-  for (const unsigned variant : variants_) {
-    updates.groups.push_back({variant, next_number});
-    next_number += rule_.update(variant).numbers.size();
+  for (size_t group = 0; group < variants_.size(); ++group) {
+    updates.groups.push_back({variants_[group], next_number});
+    next_number += updates_[group].numbers.size();
   }
   for (size_t i = 0; i < updated_.size(); ++i) {
-    const Update update = rule_.update(variants_[updated_[i].group]);
+    const Update& update = updates_[updated_[i].group];
     updates.parameters.push_back({updated_[i].group, first + updated_[i].input, i + 1, next_state, next_number,
                                   updated_[i].param.nbytes()});
     next_state += update.states.size();

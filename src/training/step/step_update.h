@@ -62,6 +62,7 @@ class StepUpdate {
   const Clipping clipping_;
   const std::vector<size_t> groups_;
   const std::vector<unsigned> variants_;
+  std::vector<Update> updates_;  // of the groups
   std::vector<Updated> updated_;
   // ---- of the step that was begun
   std::vector<at::Tensor> states_;

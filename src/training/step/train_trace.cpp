@@ -49,20 +49,12 @@ TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, con
       leaves_(parameters),
       parameters_(parameters.size()) {}
 
-std::vector<at::Tensor> TrainTrace::operands(const StepArguments& arguments) const {
-  std::vector<at::Tensor> operands = arguments.tensors;
-  operands.insert(operands.end(), captured_.begin(), captured_.end());
+std::vector<at::Tensor> TrainTrace::own_operands() const {
+  std::vector<at::Tensor> operands = captured_;
   if (update_ != nullptr) {
     operands.insert(operands.end(), update_->states().begin(), update_->states().end());
   }
   return operands;
-}
-
-TraceKey TrainTrace::key_of_operands(const StepArguments& arguments) const {
-  TraceKeyParts key = trace_key_parts(operands(arguments));
-  const auto open = static_cast<std::ptrdiff_t>(arguments.key.sizes.size());
-  key.structure.insert(key.structure.end(), key.sizes.begin() + open, key.sizes.end());
-  return std::move(key.structure);
 }
 
 void TrainTrace::explain(std::vector<Explanation>& plans) const {
@@ -84,7 +76,7 @@ bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& 
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
          (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) && arguments.inputs == inputs_ &&
          structure_.holds(arguments.values) && (update_ == nullptr || update_->begin(parameters)) &&
-         key_of_operands(arguments) == operands_key_;
+         operands_key_.matches(arguments.tensors, own_operands());
 }
 
 // Eager training adds gradients to all leaves, also to those that no optimizer steps.
@@ -135,7 +127,7 @@ std::shared_ptr<TrainTrace> TrainTrace::refused(const Module& module, const Step
   std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters.tensors));
   trace->pattern = pattern;
   trace->refusal = std::move(reason);
-  trace->operands_key_ = trace->key_of_operands(arguments);
+  trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
   return trace;
 }
 
@@ -166,7 +158,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   trace->captured_ = recorder.captured();
   if (recorder.refusal()) {
     trace->refusal = recorder.refusal()->reason;
-    trace->operands_key_ = trace->key_of_operands(arguments);
+    trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
     return trace;
   }
   trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
@@ -174,8 +166,10 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   std::unique_ptr<Graph> graph = recorder.finish(/*has_facts=*/true);
   CompileSettings::Complete complete;
   if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {
-    trace->update_ = StepUpdate::make(optimizer->optimizer, parameters, trace->operands(arguments), result.gradients,
-                                      optimizer->clipping);
+    std::vector<at::Tensor> operands = arguments.tensors;
+    operands.insert(operands.end(), trace->captured_.begin(), trace->captured_.end());
+    trace->update_ =
+        StepUpdate::make(optimizer->optimizer, parameters, operands, result.gradients, optimizer->clipping);
   }
   const size_t used = 1 + trace->gradients_.size();
   if (trace->update_ != nullptr) {
@@ -187,7 +181,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   } else if (graph->outputs().size() > used) {
     graph->body().remove_return(used);  // the factor that clips
   }
-  trace->operands_key_ = trace->key_of_operands(arguments);
+  trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
   trace->plan_ = CapturedGraph::make(std::move(graph), "train step", module.options(), captured_sizes, std::move(complete));
   return trace;
 }

@@ -6,6 +6,7 @@
 #include "executor/plan_table.h"
 #include "trace/call_arguments.h"
 #include "trace/module_state.h"
+#include "trace/operands_key.h"
 #include "training/step/step_update.h"
 
 #include <sconce/module.h>
@@ -76,10 +77,8 @@ class TrainTrace final : public PlanEntry {
   // is the factor that clips the gradients.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
                     std::optional<double> clip_norm, Recorder& recorder, StepResult& result);
-  // Returns the tensors that the plan is given in a call.
-  std::vector<at::Tensor> operands(const StepArguments& arguments) const;
-  // Returns the key of these but for the sizes of the arguments.
-  TraceKey key_of_operands(const StepArguments& arguments) const;
+  // Returns the tensors that the plan is given in a call, without the arguments.
+  std::vector<at::Tensor> own_operands() const;
 
   const ModuleState state_;
   const ArgumentStructure structure_;
@@ -87,7 +86,7 @@ class TrainTrace final : public PlanEntry {
   std::vector<at::Tensor> leaves_;
   const size_t parameters_;           // how many leaves are the optimizer's
   std::vector<at::Tensor> captured_;  // parameters, buffers, and tensors of the loss function
-  TraceKey operands_key_;
+  OperandsKey operands_key_;
   std::vector<size_t> gradients_;       // per output of the recorded graph after the loss: the leaf
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
   std::shared_ptr<CapturedGraph> plan_;
