@@ -3,6 +3,7 @@
 #include "tests/fusion/group_generator.h"
 #include "tests/fusion/kernel_call.h"
 #include "tests/fusion/program_call.h"
+#include "tests/simulated_gpu/printed_kernels.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/grid_interpreter.h"
 #include "tests/support/softmax_program.h"
@@ -20,6 +21,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <set>
@@ -131,6 +133,35 @@ TEST(GridPrograms, AgreeWithTheInterpreterOnGeneratedGroups) {
   EXPECT_GT(programs.size(), count / 3);
   for (const KernelProgram& program : programs) {
     ASSERT_NO_FATAL_FAILURE(expect_agreement(program));
+  }
+}
+
+void expect_agreement_as_printed(const KernelProgram& program, const ProgramSizes& sizes) {
+  ProgramCall call(program, sizes, /*seed=*/1);
+  const Iteration iteration = call.iteration();
+  const GridForm form = choose_form(program, iteration, first_of(call), kSmallDevice);
+  const GridProgram grid = grid_program(program, form);
+  const auto printed = printed_kernel(*cuda_text(grid), kGridKernelName, bytes_of_parameter(grid));
+  const auto got = call.computed([&](const KernelCallFrame& frame) {
+    const LaunchShape shape = launch_shape(grid, iteration, kSmallDevice);
+    const cuda::LaunchDimensions dimensions{{shape.grid[0]}, {shape.block[0]}, shape.shared_bytes};
+    std::vector<char> parameter = parameter_of(grid, frame.operands, frame.numbers, {}, words_of(form, iteration));
+    std::array<void*, 1> arguments = {parameter.data()};
+    printed.kernel(dimensions, arguments.data());
+  });
+  expect_close(program, call, got, /*fuses=*/true, "printed, " + to_string(form));
+}
+
+// SCONCE_GROUPS=2000 SCONCE_PRINTED_PROGRAMS=2000 runs those of many groups: half a second each.
+TEST(GridPrograms, AgreeAsPrinted) {
+  const uint64_t count = environment_number("SCONCE_PRINTED_PROGRAMS", 12);
+  const std::vector<KernelProgram> programs = programs_of_groups(environment_number("SCONCE_GROUPS", 40));
+  const size_t stride = std::max<size_t>(programs.size() / count, 1);
+  for (size_t i = 0; i < programs.size(); i += stride) {
+    for (const ProgramSizes& sizes : {ProgramSizes{4, 31, 2}, ProgramSizes{2, 8}}) {
+      ASSERT_NO_FATAL_FAILURE(expect_agreement_as_printed(programs[i], sizes)) << to_string(sizes);
+      ASSERT_FALSE(::testing::Test::HasFailure()) << to_string(sizes) << "\n" << programs[i].text();
+    }
   }
 }
 

@@ -109,6 +109,9 @@ class Printing {
       case GridOp::kIsAligned: define(each, is_aligned(each.number)); return;
       case GridOp::kFor: {
         const std::string i = name(each.results[0]);
+        if (each.number == 1) {
+          line("#pragma unroll 1");
+        }
         line("for (Index " + i + " = " + operand(0) + "; " + i + " < " + operand(1) + "; " + i + " += " + operand(2) +
              ") {");
         ++depth_;

@@ -35,7 +35,7 @@ class ElementGrid : public GridWriter {
  private:
   // `neighbors`: how many elements each turn computes.
   void write_loop(const Space& space, GridVariable first, GridVariable last, GridVariable step, uint32_t neighbors) {
-    const GridVariable at = begin_for(first, last, step);
+    const GridVariable at = begin_for(first, last, step, /*is_rest=*/neighbors < form().vector);
     Elements elements{.offsets = offsets_of(space, form().dims, at), .count = neighbors, .strides = space.strides.back()};
     std::vector<const Variables*> values;
     for (const KernelOutput& output : program().outputs) {

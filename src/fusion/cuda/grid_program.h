@@ -38,7 +38,7 @@ enum class GridOp : uint8_t {
   kChoose,  // a ? b : c
   kIsAligned,  // whether each operand that is read in order begins at a multiple of `number` elements
   // ---- order
-  kFor,  // the result is a, then a + c, … below b; up to the kEnd that belongs to it
+  kFor,  // the result is a, then a + c, … below b; up to the kEnd that belongs to it. `number` 1: of few turns, if any
   kIf,   // a; the same
   kEnd,
   kBarrier,  // of the block

@@ -51,8 +51,8 @@ GridVariable GridWriter::answer(GridOp op, std::initializer_list<GridVariable> o
   return element(op, at::kBool, operands);
 }
 
-GridVariable GridWriter::begin_for(GridVariable first, GridVariable end, GridVariable step) {
-  return index(GridOp::kFor, {first, end, step});
+GridVariable GridWriter::begin_for(GridVariable first, GridVariable end, GridVariable step, bool is_rest) {
+  return index(GridOp::kFor, {first, end, step}, is_rest ? 1 : 0);
 }
 
 // ---- elements -------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class GridWriter {
   GridVariable multiply(GridVariable a, GridVariable b) { return index(GridOp::kMultiply, {a, b}); }
 
   // ---- order
-  GridVariable begin_for(GridVariable first, GridVariable end, GridVariable step);
+  GridVariable begin_for(GridVariable first, GridVariable end, GridVariable step, bool is_rest = false);
   void begin_if(GridVariable condition) { append({.op = GridOp::kIf, .operands = {condition}}); }
   void end() { append({.op = GridOp::kEnd}); }
   void barrier() { append({.op = GridOp::kBarrier}); }
