@@ -122,8 +122,7 @@ class RealDriver final : public Driver {
     const CUgraphNode* nodes = nullptr;
     const CUgraphEdgeData* edges = nullptr;  // asked for: without them, edges of programmatic launches are an error
     size_t count = 0;
-    Expected<void> outcome =
-        SCONCE_CALL(cuStreamGetCaptureInfo, stream, &status, &capture, nullptr, &nodes, &edges, &count);
+    Expected<void> outcome = SCONCE_CALL(cuStreamGetCaptureInfo, stream, &status, &capture, nullptr, &nodes, &edges, &count);
     if (outcome && status == CU_STREAM_CAPTURE_STATUS_ACTIVE && count == 1) {
       *id = capture;
       *node = nodes[0];

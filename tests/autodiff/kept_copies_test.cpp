@@ -54,8 +54,7 @@ bool raises_in_both(const std::string& method, const std::vector<int64_t>& sizes
   bool raises = false;
   for (int call = 0; call < 4; ++call) {
     const Trained got = trained(input, weight, [&](const at::Tensor& x) { return first_of(module.forward({x})); });
-    const Trained expected =
-        trained(input, weight, [&](const at::Tensor& x) { return first_of(oracle.forward({x})); });
+    const Trained expected = trained(input, weight, [&](const at::Tensor& x) { return first_of(oracle.forward({x})); });
     EXPECT_EQ(got.error, expected.error) << method << "call " << call;
     raises = !expected.error.empty();
     for (size_t i = 0; i < got.gradients.size() && i < expected.gradients.size(); ++i) {
@@ -74,8 +73,8 @@ std::string after_call(const std::string& call, const std::string& write = "v.ad
 // Backward uses a list of numbers as it was when the operator ran.
 TEST(KeptCopies, AListThatIsWrittenLater) {
   const auto method = [](const std::string& sizes, const std::string& made, const std::string& write) {
-    return "def forward(self, x):\n    v = x * 1.5\n    s = [" + sizes + "]\n    " + made + "\n    y = y * torch.tanh(y)\n    " +
-           write + "\n    return torch.tanh(y) * self.weight.sum(), s\n";
+    return "def forward(self, x):\n    v = x * 1.5\n    s = [" + sizes + "]\n    " + made +
+           "\n    y = y * torch.tanh(y)\n    " + write + "\n    return torch.tanh(y) * self.weight.sum(), s\n";
   };
   const std::string split = "a, b = torch.split_with_sizes(v, s, 1)\n    y = a * b";
   for (const char* write : {"s[0] = 1\n    s[1] = 5", "s.append(0)", "if v.size(0) == 4:\n        s[0] = 0"}) {
@@ -162,9 +161,12 @@ def forward(self, x):
     q = torch.matmul(x, self.weight)
     k = torch.matmul(x, self.weight.t())
     v = torch.tanh(k) * 0.5
-    a = torch.scaled_dot_product_attention()" + operands + R"()
-    b = torch.scaled_dot_product_attention()" + operands + R"(, None, 0.0, True)
-    )" + written + ".mul_(2.0)\n    return a.sum() + b.sum() + " + written + ".sum()\n";
+    a = torch.scaled_dot_product_attention()" +
+         operands + R"()
+    b = torch.scaled_dot_product_attention()" +
+         operands + R"(, None, 0.0, True)
+    )" + written +
+         ".mul_(2.0)\n    return a.sum() + b.sum() + " + written + ".sum()\n";
 }
 
 TEST(KeptCopies, QueriesAndKeysThatAttentionScales) {
@@ -199,8 +201,7 @@ def forward(self, x):
   const at::Tensor input = at::randn({5, 6}, at::kDouble);
   for (int call = 0; call < 4; ++call) {
     const Trained got = trained(input, weight, [&](const at::Tensor& x) { return written(module.forward({x})); });
-    const Trained expected =
-        trained(input, weight, [&](const at::Tensor& x) { return written(oracle.forward({x})); });
+    const Trained expected = trained(input, weight, [&](const at::Tensor& x) { return written(oracle.forward({x})); });
     EXPECT_EQ(expected.error, "");
     ASSERT_EQ(got.error, "") << "call " << call;
     EXPECT_TRUE(at::allclose(got.gradients[1], expected.gradients[1])) << "call " << call;

@@ -131,8 +131,8 @@ HostCode compile(const std::string& text, const std::string& kernel) {
   const std::filesystem::path base = std::filesystem::path(directory) / "kernel";
   std::ofstream(base.string() + ".cpp") << on_host(text);
   const std::string command = std::string(SCONCE_TEST_COMPILER) + " -DKERNEL=" + kernel +
-                              " -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC '" +
-                              base.string() + ".cpp' -o '" + base.string() + ".so' 2> '" + base.string() + ".log'";
+                              " -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC '" + base.string() + ".cpp' -o '" +
+                              base.string() + ".so' 2> '" + base.string() + ".log'";
   const bool is_compiled = std::system(command.c_str()) == 0;
   const std::string log = contents_of(base.string() + ".log");
   void* const library = is_compiled ? dlopen((base.string() + ".so").c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
@@ -276,8 +276,7 @@ void run(const HostCode& code, const cuda::LaunchDimensions& dimensions, uint32_
 
 }  // namespace
 
-cuda::FakeDriver::KernelDefinition printed_kernel(const std::string& text, const std::string& name,
-                                                  size_t parameter_bytes) {
+cuda::FakeDriver::KernelDefinition printed_kernel(const std::string& text, const std::string& name, size_t parameter_bytes) {
   static std::mutex mutex;
   static std::map<std::string, HostCode> codes;
   const std::lock_guard<std::mutex> lock(mutex);

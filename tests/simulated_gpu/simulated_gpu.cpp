@@ -87,13 +87,14 @@ std::optional<cuda::FakeDriver::KernelDefinition> kernel_of(DeviceKernelCache& k
     if (is_printed) {
       return printed_kernel(text, name, bytes);
     }
-    const auto run = is_list ? run_list : [](const GridProgram& of, cuda::LaunchDimensions dimensions, const char* parameter) {
-      run_grid(of, dimensions, parameter);
-    };
-    return cuda::FakeDriver::KernelDefinition{
-        {bytes}, [each, run](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
-          run(each->grid(), dimensions, static_cast<const char*>(arguments[0]));
-        }};
+    const auto run =
+        is_list ? run_list : [](const GridProgram& of, cuda::LaunchDimensions dimensions, const char* parameter) {
+          run_grid(of, dimensions, parameter);
+        };
+    return cuda::FakeDriver::KernelDefinition{{bytes},
+                                              [each, run](const cuda::LaunchDimensions& dimensions, void* const* arguments) {
+                                                run(each->grid(), dimensions, static_cast<const char*>(arguments[0]));
+                                              }};
   }
   return std::nullopt;
 }
@@ -120,11 +121,10 @@ SimulatedGpu::SimulatedGpu(const std::string& compiler, Kernels kernels_run)
   registrations_ = std::make_unique<CudaRegistrations>(
       *memory_, guard, [this](const c10::OperatorHandle& op, torch::jit::Stack& stack) { operators_->run(op, stack); });
   runtime_ = cuda::make_cuda_runtime(driver_, bridge_, {.file = compiler, .directories = {}});
-  driver_->define_kernels(
-      [this, is_printed = kernels_run == Kernels::kPrinted](const std::string& text, const std::string& name) {
-        return name == kGridKernelName || name == kListKernelName ? kernel_of(kernels(), text, name, is_printed)
-                                                                  : std::nullopt;
-      });
+  driver_->define_kernels([this, is_printed = kernels_run == Kernels::kPrinted](const std::string& text,
+                                                                                const std::string& name) {
+    return name == kGridKernelName || name == kListKernelName ? kernel_of(kernels(), text, name, is_printed) : std::nullopt;
+  });
   in_place_ = std::make_unique<DeviceRuntimeInPlace>(*runtime_);
 }
 

@@ -179,7 +179,8 @@ Scalar GridInterpreter::value_of(const GridStatement& each, size_t thread) {
 bool GridInterpreter::are_aligned(int64_t elements) const {
   for (size_t k = 0; k < call_.first.size(); ++k) {
     const auto bytes = c10::elementSize(grid_.program.type_of_operand(k)) * static_cast<size_t>(elements);
-    if (grid_.program.access_of_operand(k) == Access::kElements && reinterpret_cast<uintptr_t>(call_.first[k]) % bytes != 0) {
+    if (grid_.program.access_of_operand(k) == Access::kElements &&
+        reinterpret_cast<uintptr_t>(call_.first[k]) % bytes != 0) {
       return false;
     }
   }

@@ -13,8 +13,8 @@
 namespace sconce {
 namespace {
 
-// Places the update of %w in a graph of these nodes, which compute its gradient %g. Returns the kinds of the nodes before the
-// update, without constants.
+// Places the update of %w in a graph of these nodes, which compute its gradient %g. Returns the kinds of the nodes before
+// the update, without constants.
 std::string nodes_before_update(const std::string& nodes, const std::string& gradient = "%g") {
   const auto graph = parse("graph(%x : Tensor, %w : Tensor, %i : Tensor, %a : float, %b : float, %c : float):\n" +
                            std::string("  %zero : int = prim::Constant[value=0]()\n") + nodes +

@@ -32,9 +32,7 @@ struct Reach {
 
 Reach reach_of(const Iteration& iteration, size_t operand, size_t element_bytes) {
   Reach reach{.high = static_cast<int64_t>(element_bytes)};
-  const auto add = [&reach](int64_t size, int64_t stride) {
-    (stride < 0 ? reach.low : reach.high) += (size - 1) * stride;
-  };
+  const auto add = [&reach](int64_t size, int64_t stride) { (stride < 0 ? reach.low : reach.high) += (size - 1) * stride; };
   for (size_t dim = 0; dim < iteration.sizes.size(); ++dim) {
     add(iteration.sizes[dim], iteration.strides[operand][dim]);
   }

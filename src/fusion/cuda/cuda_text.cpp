@@ -39,9 +39,9 @@ class Printing {
 
   std::string kernels_with_list() const {
     const std::string count = std::to_string(calls_of_list(grid_));
-    return "\nstatic __device__ __forceinline__ void compute(const Arguments& arguments, unsigned block, unsigned blocks) {\n" +
-           body_ + "}\n" +
-           kernel(kGridKernelName, "Arguments arguments", "  compute(arguments, blockIdx.x, gridDim.x);\n") +
+    return "\nstatic __device__ __forceinline__ void compute(const Arguments& arguments, unsigned block, unsigned blocks) "
+           "{\n" +
+           body_ + "}\n" + kernel(kGridKernelName, "Arguments arguments", "  compute(arguments, blockIdx.x, gridDim.x);\n") +
            "\nstruct List {\n  Arguments calls[" + count + "];\n  unsigned ends[" + count + "];\n  unsigned count;\n};\n" +
            kernel(kListKernelName, "List list", R"(  unsigned call = 0;
   for (unsigned last = list.count - 1; call < last;) {
@@ -143,8 +143,9 @@ class Printing {
     for (size_t k = 0; k < grid_.program.operand_count(); ++k) {
       if (grid_.program.access_of_operand(k) == Access::kElements) {
         const auto bytes = static_cast<int64_t>(c10::elementSize(grid_.program.type_of_operand(k))) * elements;
-        bits += (bits.empty() ? "" : " | ") + ("(reinterpret_cast<unsigned long long>(arguments.first[" + std::to_string(k)) +
-                "]) & " + std::to_string(bytes - 1) + ")";
+        bits += (bits.empty() ? "" : " | ") +
+                ("(reinterpret_cast<unsigned long long>(arguments.first[" + std::to_string(k)) + "]) & " +
+                std::to_string(bytes - 1) + ")";
       }
     }
     return "(" + bits + ") == 0";

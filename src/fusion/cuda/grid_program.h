@@ -33,9 +33,9 @@ enum class GridOp : uint8_t {
   kRemainder,
   kQuotient,  // of a by the number whose reciprocal is b, c (reciprocal.h); of 32 bits
   kMinimum,
-  kLess,    // whether a < b
-  kBoth,    // whether a and b
-  kChoose,  // a ? b : c
+  kLess,       // whether a < b
+  kBoth,       // whether a and b
+  kChoose,     // a ? b : c
   kIsAligned,  // whether each operand that is read in order begins at a multiple of `number` elements
   // ---- order
   kFor,  // the result is a, then a + c, … below b; up to the kEnd that belongs to it. `number` 1: of few turns, if any
@@ -67,8 +67,8 @@ struct GridForm {
   uint32_t threads = 256;  // of a block
   // Threads that reduce one row together, a power of two; 0 if the program has no reductions.
   uint32_t lanes = 0;
-  // Neighbors that a thread takes at a time. Operands that are read in order are aligned to as many elements: with `lanes` in
-  // every call, else the kernel finds out, and takes elements one by one where they are not.
+  // Neighbors that a thread takes at a time. Operands that are read in order are aligned to as many elements: with `lanes`
+  // in every call, else the kernel finds out, and takes elements one by one where they are not.
   uint32_t vector = 1;
   // Dimensions of the iteration, from the innermost; those around them have one element.
   uint32_t dims = 1;

@@ -5,8 +5,8 @@
 
 namespace sconce {
 
-// Without reductions: each thread takes `vector` neighbors, then those that lie a whole grid further. What is left at the end
-// is taken one by one, and everything where operands are not aligned.
+// Without reductions: each thread takes `vector` neighbors, then those that lie a whole grid further. What is left at the
+// end is taken one by one, and everything where operands are not aligned.
 GridProgram grid_of_elements(const KernelProgram& program, const GridForm& form);
 
 // With reductions: `lanes` threads take a row, pass by pass (schedule.h). Of rows that lie side by side

@@ -187,8 +187,8 @@ StepUpdates StepUpdate::declare(Graph& graph, size_t first) const {
   }
   for (size_t i = 0; i < updated_.size(); ++i) {
     const Update& update = updates_[updated_[i].group];
-    updates.parameters.push_back({updated_[i].group, first + updated_[i].input, i + 1, next_state, next_number,
-                                  updated_[i].param.nbytes()});
+    updates.parameters.push_back(
+        {updated_[i].group, first + updated_[i].input, i + 1, next_state, next_number, updated_[i].param.nbytes()});
     next_state += update.states.size();
     next_number += update.step_numbers.size();
   }

@@ -168,8 +168,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {
     std::vector<at::Tensor> operands = arguments.tensors;
     operands.insert(operands.end(), trace->captured_.begin(), trace->captured_.end());
-    trace->update_ =
-        StepUpdate::make(optimizer->optimizer, parameters, operands, result.gradients, optimizer->clipping);
+    trace->update_ = StepUpdate::make(optimizer->optimizer, parameters, operands, result.gradients, optimizer->clipping);
   }
   const size_t used = 1 + trace->gradients_.size();
   if (trace->update_ != nullptr) {
