@@ -136,12 +136,24 @@ TEST(GridPrograms, AgreeWithTheInterpreterOnGeneratedGroups) {
   }
 }
 
-void expect_agreement_as_printed(const KernelProgram& program, const ProgramSizes& sizes) {
+// Returns whether the C library has all functions of the text. Those that only CUDA has are all of special_functions_test.
+bool has_functions_of_host(const std::string& text) {
+  constexpr std::array<const char*, 4> kOfCudaAlone = {"cyl_bessel_i", "erfcx", "erfinv", "normcdfinv"};
+  return std::none_of(kOfCudaAlone.begin(), kOfCudaAlone.end(),
+                      [&](const char* name) { return text.find(name) != std::string::npos; });
+}
+
+// Returns whether the text could run.
+bool expect_agreement_as_printed(const KernelProgram& program, const ProgramSizes& sizes) {
   ProgramCall call(program, sizes, /*seed=*/1);
   const Iteration iteration = call.iteration();
   const GridForm form = choose_form(program, iteration, first_of(call), kSmallDevice);
   const GridProgram grid = grid_program(program, form);
-  const auto printed = printed_kernel(*cuda_text(grid), kGridKernelName, bytes_of_parameter(grid));
+  const auto text = cuda_text(grid);
+  if (!text || !has_functions_of_host(*text)) {
+    return false;
+  }
+  const auto printed = printed_kernel(*text, kGridKernelName, bytes_of_parameter(grid));
   const auto got = call.computed([&](const KernelCallFrame& frame) {
     const LaunchShape shape = launch_shape(grid, iteration, kSmallDevice);
     const cuda::LaunchDimensions dimensions{{shape.grid[0]}, {shape.block[0]}, shape.shared_bytes};
@@ -150,6 +162,7 @@ void expect_agreement_as_printed(const KernelProgram& program, const ProgramSize
     printed.kernel(dimensions, arguments.data());
   });
   expect_close(program, call, got, /*fuses=*/true, "printed, " + to_string(form));
+  return true;
 }
 
 // SCONCE_GROUPS=2000 SCONCE_PRINTED_PROGRAMS=2000 runs those of many groups: half a second each.
@@ -157,12 +170,14 @@ TEST(GridPrograms, AgreeAsPrinted) {
   const uint64_t count = environment_number("SCONCE_PRINTED_PROGRAMS", 12);
   const std::vector<KernelProgram> programs = programs_of_groups(environment_number("SCONCE_GROUPS", 40));
   const size_t stride = std::max<size_t>(programs.size() / count, 1);
+  size_t run = 0;
   for (size_t i = 0; i < programs.size(); i += stride) {
     for (const ProgramSizes& sizes : {ProgramSizes{4, 31, 2}, ProgramSizes{2, 8}}) {
-      ASSERT_NO_FATAL_FAILURE(expect_agreement_as_printed(programs[i], sizes)) << to_string(sizes);
+      run += expect_agreement_as_printed(programs[i], sizes) ? 1 : 0;
       ASSERT_FALSE(::testing::Test::HasFailure()) << to_string(sizes) << "\n" << programs[i].text();
     }
   }
+  EXPECT_GT(run, 5U);
 }
 
 TEST(GridPrograms, AgreeOnSoftmax) {
