@@ -1,4 +1,4 @@
-// What makes the kernels of groups of nodes.
+// The compilers of node groups: each makes kernels for one device.
 #pragma once
 
 #include "plan/prepared/group.h"

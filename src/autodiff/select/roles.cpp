@@ -99,8 +99,8 @@ std::optional<NotDifferentiated> why_not_real(c10::ArrayRef<Value*> values) {
 // A list of numbers may have readers whose gradients need it as it was.
 bool writes_only_what_needs_no_gradient(const Node& node) {
   const Effects effects = effects_of(node);
-  return effects.writes && is_tensor(*node.input(0)) && !effects.random && !effects.external && !effects.state &&
-         !effects.unknown &&
+  return effects.writes && !effects.random && !effects.external && !effects.state && !effects.unknown &&
+         !node.inputs().empty() && is_tensor(*node.input(0)) &&
          std::none_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) { return output->has_uses(); });
 }
 

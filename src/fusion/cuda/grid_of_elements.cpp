@@ -22,7 +22,7 @@ class ElementGrid : public GridWriter {
       return take();
     }
     const GridVariable vector = constant(form().vector);
-    // Rows have a multiple of so many elements, if there are several.
+    // With several dimensions, `vector` divides the size of a row: nothing is left at its end.
     const GridVariable whole =
         form().dims > 1 ? count : index(GridOp::kSubtract, {count, index(GridOp::kRemainder, {count, vector})});
     const GridVariable is_aligned = element(GridOp::kIsAligned, at::kBool, {}, form().vector);

@@ -10,7 +10,7 @@
 
 namespace sconce {
 
-// What a call reads or writes: from the first byte to behind the last one.
+// The bytes that a call reads or writes; `end` lies behind the last one.
 struct UsedMemory {
   uintptr_t begin;
   uintptr_t end;

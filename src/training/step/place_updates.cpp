@@ -140,7 +140,7 @@ class UpdatePositions {
   size_t first_ = 0;
 };
 
-// Moves updates that stand apart to where the last of them stands, until so many bytes of gradients wait for theirs.
+// Collects updates, in their order, until their gradients have `most_bytes`. Moves these to the place of the last one.
 void gather(std::vector<size_t>& positions, const std::vector<StepUpdates::OfParameter>& parameters, size_t most_bytes) {
   std::vector<size_t> order(positions.size());
   std::iota(order.begin(), order.end(), size_t{0});
