@@ -1,5 +1,6 @@
 #include "tests/recording/recorded_share.h"
 
+#include "tests/support/environment_number.h"
 #include "tests/support/model_files.h"
 
 #include <gtest/gtest.h>
@@ -36,8 +37,9 @@ void RecordedShare::add(const PlanExplanation& plan, Count count) {
   }
 }
 
-void run_models(const Options& options, uintmax_t largest_file, size_t fraction, const RunModel& run) {
+void run_models(const Options& options, uintmax_t file_limit, size_t fraction, const RunModel& run) {
   const char* const only = std::getenv("SCONCE_MODELS");
+  const uintmax_t largest_file = environment_number("SCONCE_MODEL_BYTES", file_limit);
   RecordedShare total;
   size_t with_replays = 0;
   size_t models = 0;

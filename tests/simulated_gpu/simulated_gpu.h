@@ -8,6 +8,7 @@
 #include "tests/simulated_gpu/device_guard.h"
 #include "tests/simulated_gpu/device_memory.h"
 #include "tests/simulated_gpu/operators.h"
+#include "tests/simulated_gpu/operators_of_gpus.h"
 #include "tests/support/cuda_registrations.h"
 
 #include <ATen/core/Tensor.h>
@@ -68,6 +69,7 @@ class SimulatedGpu {
   SimulatedDeviceGuard::Gpu served_;
   std::unique_ptr<SimulatedOperators> operators_;
   std::unique_ptr<CudaRegistrations> registrations_;
+  const OperatorsOfGpus operators_of_gpus_;
   std::unique_ptr<DeviceRuntime> runtime_;
   std::unique_ptr<DeviceRuntimeInPlace> in_place_;
 };

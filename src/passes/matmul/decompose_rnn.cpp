@@ -1,5 +1,6 @@
 #include "passes/matmul/decompose_rnn.h"
 
+#include "analysis/step_traits.h"
 #include "ir/constant_operands.h"
 #include "load/compile_op_row.h"
 #include "passes/matmul/cell_formula.h"
@@ -250,6 +251,9 @@ const Graph& graph_of(const Layers& layers) {
 bool decompose_rnn(Graph& graph) { return decompose_rnn(graph, /*records_gradients=*/false); }
 
 bool decompose_rnn(Graph& graph, bool records_gradients) {
+  if (!main_device_of(graph).is_cpu()) {
+    return false;  // cuDNN computes all steps of a layer in one call, forward and backward
+  }
   std::vector<std::pair<Node*, Layers>> found;
   for_each_node(graph.body(), [&](Node* node) {
     if (auto layers = layers_of(*node, records_gradients); layers && !is_alternative_to_products(*node)) {

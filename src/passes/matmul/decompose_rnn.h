@@ -11,6 +11,7 @@ namespace sconce {
 //   %y, %h = aten::gru(%x, %h0, …)    →    one product of all steps with the input weights; a loop of one product, and
 //                                          pointwise operators, per step; a stack of the results
 //
+// Only in graphs of the CPU: cuDNN computes all steps of a layer in one call, forward and backward.
 // Legal when the numbers of layers and directions are constants, and no dropout is active. A test in the graph leaves other
 // sizes than usual (projections, empty sequences, one sequence without a batch) to the operator itself.
 // Changes rounding: oneDNN may compute an LSTM otherwise. Returns whether the graph changed.

@@ -131,5 +131,13 @@ TEST(DecomposeRnn, LeavesToTheOperatorWhatItTrainsFaster) {
   EXPECT_TRUE(decompose_rnn(*graph_of({"gru", true, 1, false, false}), /*records_gradients=*/true));
 }
 
+TEST(DecomposeRnn, LeavesLayersOfAGpuToCudnn) {
+  auto graph = graph_of({"gru", true, 1, false, false});
+  TensorFacts on_gpu;
+  on_gpu.device = c10::Device(c10::kCUDA, 0);
+  graph->inputs()[0]->set_facts(on_gpu);
+  EXPECT_FALSE(decompose_rnn(*graph));
+}
+
 }  // namespace
 }  // namespace sconce

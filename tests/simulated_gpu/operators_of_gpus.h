@@ -1,0 +1,19 @@
+// Operators that LibTorch has for GPUs alone.
+#pragma once
+
+#include <torch/library.h>
+
+namespace sconce::testing {
+
+// While it lives, these operators have kernels for the CPU, from other operators: what LibTorch's CUDA convolutions by channel
+// and recurrent cells without cuDNN call. The formulas are those of `torch.nn.LSTM` and `torch.nn.GRU` in PyTorch's
+// documentation, and their derivatives.
+class OperatorsOfGpus {
+ public:
+  OperatorsOfGpus();
+
+ private:
+  torch::Library operators_{torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__};
+};
+
+}  // namespace sconce::testing
