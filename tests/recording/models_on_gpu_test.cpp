@@ -1,7 +1,8 @@
 // The models of the tests on the simulated GPU: the recorded results in every call, with ranges of their plans recorded.
 //
 //   SCONCE_MODELS=resnet18 build/release/tests/recording_test --gtest_filter='*ModelsOnGpu*'             one model
-//   SCONCE_PRINTED_KERNELS=1 SCONCE_MODEL_BYTES=20000000 … --gtest_filter='*ModelsOnGpu.AgreeWithKernels'   large ones, as printed
+//   SCONCE_PRINTED_KERNELS=1 SCONCE_MODEL_BYTES=20000000 … --gtest_filter='*ModelsOnGpu.AgreeWithKernels'   large ones, as
+//   printed
 #include "tests/recording/recorded_share.h"
 #include "tests/simulated_gpu/simulated_gpu.h"
 #include "tests/support/model_files.h"

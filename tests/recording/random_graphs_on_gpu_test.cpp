@@ -4,12 +4,14 @@
 //   SCONCE_GRAPHS=20000 build/release/tests/recording_test --gtest_filter='RandomGraphsOnGpu.*'    more of them
 //   SCONCE_SEED=17 …                                                                               this one alone
 //   SCONCE_SEED=17 SCONCE_GRAPHS=100 …                                                             a hundred from it on
+//   SCONCE_EXACT=1 …, SCONCE_NO_CUDA_GRAPHS=1 …                                                    with exact kernels, or no
+//   replays
+#include "tests/differential/observed_call.h"
 #include "tests/simulated_gpu/simulated_gpu.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graph_shrinker.h"
 #include "tests/support/graphs.h"
-#include "tests/differential/observed_call.h"
 #include "tests/support/torch_graph.h"
 #include "tools/sconce/values/deep_copy.h"
 
@@ -20,6 +22,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <iostream>
 #include <regex>
 #include <string>
@@ -30,8 +33,8 @@ namespace {
 
 const c10::Device kGraphsGpu(c10::kCUDA, 0);
 
-// Numbers of calls for make_arguments: those of equal strides and optionals come often enough to be replayed, between others.
-// The numbers are also values of ints, and every second one of bools.
+// Numbers of calls for make_arguments: those of equal strides and optionals come often enough to be replayed, between
+// others. The numbers are also values of ints, and every second one of bools.
 constexpr int kCalls[] = {1, 1, 1, 4, 1, 3, 3, 2, 3, 5, 1, 2, 2, 4, 4, 4, 3, 1, 6, 5};
 
 constexpr cli::CompareOptions kTolerance{.rtol = 1e-4, .atol = 1e-5};
@@ -109,13 +112,14 @@ class RandomGraphsOnGpu : public ::testing::Test {
       const std::vector<std::string> findings = findings_of(*graph, generated, options, total);
       if (!findings.empty()) {
         ++failures;
-        ADD_FAILURE() << "seed " << seed << "\n" << joined(findings) << testing::text_of(*graph) << "Again: SCONCE_SEED="
-                      << seed << " build/release/tests/recording_test --gtest_filter=RandomGraphsOnGpu." << test << "\n";
+        ADD_FAILURE() << "seed " << seed << "\n"
+                      << joined(findings) << testing::text_of(*graph) << "Again: SCONCE_SEED=" << seed
+                      << " build/release/tests/recording_test --gtest_filter=RandomGraphsOnGpu." << test << "\n";
         Share unused;
-        const auto small = shrink(*graph, [&](const Graph& candidate) {
-          return !findings_of(candidate, generated, options, unused).empty();
-        });
-        std::cout << "A minimal one:\n" << testing::text_of(*small) << joined(findings_of(*small, generated, options, unused));
+        const auto small = shrink(
+            *graph, [&](const Graph& candidate) { return !findings_of(candidate, generated, options, unused).empty(); });
+        std::cout << "A minimal one:\n"
+                  << testing::text_of(*small) << joined(findings_of(*small, generated, options, unused));
       }
     }
     std::cout << end - first << " graphs with " << total.ranges << " ranges; " << total.replays << " replays in "
@@ -128,7 +132,11 @@ class RandomGraphsOnGpu : public ::testing::Test {
 };
 
 TEST_F(RandomGraphsOnGpu, AgreeWithTheInterpreter) {
-  expect_agreement("AgreeWithTheInterpreter", Options().exact(std::getenv("EXACT") != nullptr).compile(CompileMode::kBlocking).cuda_graphs(std::getenv("NOGRAPHS") == nullptr));
+  const Options options = Options()
+                              .compile(CompileMode::kBlocking)
+                              .exact(std::getenv("SCONCE_EXACT") != nullptr)
+                              .cuda_graphs(std::getenv("SCONCE_NO_CUDA_GRAPHS") == nullptr);
+  expect_agreement("AgreeWithTheInterpreter", options);
 }
 
 TEST_F(RandomGraphsOnGpu, AgreeWithTheInterpreterWithoutKernels) {

@@ -28,8 +28,8 @@ struct RecordedShare {
 // Runs a model, and adds its plans to the share. Returns why it cannot run here; empty if it did.
 using RunModel = std::function<std::string(const std::string& name, const Options& options, RecordedShare& share)>;
 
-// Runs the models whose files have at most so many bytes (SCONCE_MODEL_BYTES has the last word), or the one that SCONCE_MODELS
-// names, and prints the shares. Expects replays in more than one of `fraction` models.
+// Runs the models whose files have at most so many bytes (SCONCE_MODEL_BYTES has the last word), or the one that
+// SCONCE_MODELS names, and prints the shares. Expects replays in more than one of `fraction` models.
 void run_models(const Options& options, uintmax_t file_limit, size_t fraction, const RunModel& run);
 
 }  // namespace sconce::testing

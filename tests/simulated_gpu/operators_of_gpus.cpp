@@ -13,7 +13,9 @@ using MaybeTensor = std::optional<at::Tensor>;
 
 at::Tensor with_bias(const at::Tensor& gates, const MaybeTensor& bias) { return bias ? gates + *bias : gates; }
 at::Tensor sum_of_bias(const at::Tensor& gradient, bool has_bias) { return has_bias ? gradient.sum(0) : at::Tensor(); }
-at::Tensor or_zeros(const MaybeTensor& gradient, const at::Tensor& like) { return gradient ? *gradient : at::zeros_like(like); }
+at::Tensor or_zeros(const MaybeTensor& gradient, const at::Tensor& like) {
+  return gradient ? *gradient : at::zeros_like(like);
+}
 at::Tensor of_sigmoid(const at::Tensor& result) { return result * (1 - result); }
 at::Tensor of_tanh(const at::Tensor& result) { return 1 - result * result; }
 
@@ -46,10 +48,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(const MaybeTen
   const at::Tensor of_hy = or_zeros(grad_hy, cy);
   const at::Tensor tanh_of_cy = cy.tanh();
   const at::Tensor of_cy = of_hy * gates[3] * of_tanh(tanh_of_cy) + or_zeros(grad_cy, cy);
-  const at::Tensor of_gates =
-      at::cat({of_cy * gates[2] * of_sigmoid(gates[0]), of_cy * cx * of_sigmoid(gates[1]),
-               of_cy * gates[0] * of_tanh(gates[2]), of_hy * tanh_of_cy * of_sigmoid(gates[3])},
-              1);
+  const at::Tensor of_gates = at::cat({of_cy * gates[2] * of_sigmoid(gates[0]), of_cy * cx * of_sigmoid(gates[1]),
+                                       of_cy * gates[0] * of_tanh(gates[2]), of_hy * tanh_of_cy * of_sigmoid(gates[3])},
+                                      1);
   return {of_gates, of_cy * gates[1], sum_of_bias(of_gates, has_bias)};
 }
 

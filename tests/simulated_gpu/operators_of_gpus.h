@@ -5,8 +5,8 @@
 
 namespace sconce::testing {
 
-// While it lives, these operators have kernels for the CPU, from other operators: what LibTorch's CUDA convolutions by channel
-// and recurrent cells without cuDNN call. The formulas are those of `torch.nn.LSTM` and `torch.nn.GRU` in PyTorch's
+// While it lives, these operators have kernels for the CPU, from other operators: what LibTorch's CUDA convolutions by
+// channel and recurrent cells without cuDNN call. The formulas are those of `torch.nn.LSTM` and `torch.nn.GRU` in PyTorch's
 // documentation, and their derivatives.
 class OperatorsOfGpus {
  public:
