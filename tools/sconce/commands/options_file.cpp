@@ -1,0 +1,153 @@
+#include "tools/sconce/commands/options_file.h"
+
+#include "base/exception_message.h"
+#include "tools/sconce/commands/common_options.h"
+#include "tools/sconce/commands/device.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/values/read_file.h"
+
+#include <c10/util/Exception.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace sconce::cli {
+namespace {
+
+constexpr std::string_view kDisabledPassesKey = "disabled_passes";
+
+// The kinds of values, with what a message says of each.
+struct ValueKind {
+  const char* what;
+  bool (*fits)(const nlohmann::json& value);
+};
+bool is_list_of_names(const nlohmann::json& value) {
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const nlohmann::json& name) { return name.is_string(); });
+}
+constexpr ValueKind kSwitch = {"true or false", [](const nlohmann::json& value) { return value.is_boolean(); }};
+constexpr ValueKind kCount = {"a whole number", [](const nlohmann::json& value) { return value.is_number_unsigned(); }};
+constexpr ValueKind kPositive = {"a whole number above 0", [](const nlohmann::json& value) {
+                                   return value.is_number_unsigned() && value.get<size_t>() > 0;
+                                 }};
+constexpr ValueKind kThreads = {"a whole number", [](const nlohmann::json& value) {
+                                  return value.is_number_unsigned() && value.get<uint64_t>() <= kMaxThreads;
+                                }};
+constexpr ValueKind kDeviceName = {"a text such as \"cpu\"", [](const nlohmann::json& value) { return value.is_string(); }};
+constexpr ValueKind kFolder = {"the path of a folder", [](const nlohmann::json& value) { return value.is_string(); }};
+constexpr ValueKind kMode = {"\"background\", \"blocking\" or \"never\"", [](const nlohmann::json& value) {
+                               return value == "background" || value == "blocking" || value == "never";
+                             }};
+constexpr ValueKind kAttributes = {"a list of names, as in [\"encoder.scale\"]", &is_list_of_names};
+constexpr ValueKind kPassNames = {"a list of names, as in [\"unroll_loops\"]", &is_list_of_names};
+
+CompileMode compile_mode_of(const std::string& name) {
+  return name == "background" ? CompileMode::kBackground : name == "blocking" ? CompileMode::kBlocking : CompileMode::kNever;
+}
+
+struct OptionKey {
+  std::string_view name;
+  const ValueKind& kind;
+  void (*set)(Options& options, const nlohmann::json& value);
+};
+
+constexpr std::array kOptionKeys = {
+    OptionKey{
+        "device", kDeviceName,
+        [](Options& options, const nlohmann::json& value) { options.device(parse_device(value.get<std::string>()).str()); }},
+    OptionKey{"optimize", kSwitch,
+              [](Options& options, const nlohmann::json& value) { options.optimize(value.get<bool>()); }},
+    OptionKey{"exact", kSwitch, [](Options& options, const nlohmann::json& value) { options.exact(value.get<bool>()); }},
+    OptionKey{
+        "compile", kMode,
+        [](Options& options, const nlohmann::json& value) { options.compile(compile_mode_of(value.get<std::string>())); }},
+    OptionKey{"min_differentiable_nodes", kCount,
+              [](Options& options, const nlohmann::json& value) { options.min_differentiable_nodes(value.get<size_t>()); }},
+    OptionKey{"record_calls", kSwitch,
+              [](Options& options, const nlohmann::json& value) { options.record_calls(value.get<bool>()); }},
+    OptionKey{"pack_weights", kSwitch,
+              [](Options& options, const nlohmann::json& value) { options.pack_weights(value.get<bool>()); }},
+    OptionKey{"page_out_weights", kSwitch,
+              [](Options& options, const nlohmann::json& value) { options.page_out_weights(value.get<bool>()); }},
+    OptionKey{"intra_op_threads", kThreads,
+              [](Options& options, const nlohmann::json& value) { options.intra_op_threads(value.get<int>()); }},
+    OptionKey{"cuda_graphs", kSwitch,
+              [](Options& options, const nlohmann::json& value) { options.cuda_graphs(value.get<bool>()); }},
+    OptionKey{"plan_cache_capacity", kPositive,
+              [](Options& options, const nlohmann::json& value) { options.plan_cache_capacity(value.get<size_t>()); }},
+    OptionKey{"profiled_runs", kCount,
+              [](Options& options, const nlohmann::json& value) { options.profiled_runs(value.get<size_t>()); }},
+    OptionKey{"frozen", kSwitch, [](Options& options, const nlohmann::json& value) { options.frozen(value.get<bool>()); }},
+    OptionKey{
+        "preserved", kAttributes,
+        [](Options& options, const nlohmann::json& value) { options.preserve(value.get<std::vector<std::string>>()); }},
+    OptionKey{
+        "reproducer_folder", kFolder,
+        [](Options& options, const nlohmann::json& value) { options.passes().reproducer_folder(value.get<std::string>()); }},
+    OptionKey{kDisabledPassesKey, kPassNames,
+              [](Options& options, const nlohmann::json& value) {
+                for (const std::string name : value) {
+                  options.passes().disable(name);
+                }
+              }},
+};
+
+void set_option(Options& options, const std::string& key, const nlohmann::json& value, const std::string& path) {
+  const auto* const found =
+      std::find_if(kOptionKeys.begin(), kOptionKeys.end(), [&](const OptionKey& each) { return each.name == key; });
+  if (found == kOptionKeys.end()) {
+    throw UserError(path + ": no option '" + key + "'" + ui::did_you_mean(key, option_keys()));
+  }
+  if (!found->kind.fits(value)) {
+    throw UserError(path + ": '" + key + "' must be " + found->kind.what + ", not " + value.dump());
+  }
+  try {
+    found->set(options, value);
+  } catch (const c10::Error& failure) {
+    throw UserError(path + ": " + key + ": " + plain_message(failure));
+  }
+}
+
+}  // namespace
+
+nlohmann::json read_options_file(const std::string& path) {
+  const std::string text = read_text_file(path);
+  std::set<std::string> seen;
+  const auto refuse_twice = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
+      throw UserError(path + ": '" + parsed.get<std::string>() + "' stands there twice");
+    }
+    return true;
+  };
+  nlohmann::json fields;
+  try {
+    fields = nlohmann::json::parse(text, refuse_twice);
+  } catch (const nlohmann::json::parse_error& failure) {
+    throw UserError(path + ": not valid JSON: " + failure.what());
+  }
+  if (!fields.is_object()) {
+    throw UserError(path + ": must be a JSON object such as {\"compile\": \"never\"}");
+  }
+  return fields;
+}
+
+void set_options(Options& options, const nlohmann::json& fields, OptionFields which, const std::string& path) {
+  for (const auto& [key, value] : fields.items()) {
+    if ((key == kDisabledPassesKey) == (which == OptionFields::kDisabledPasses)) {
+      set_option(options, key, value, path);
+    }
+  }
+}
+
+std::vector<std::string> option_keys() {
+  std::vector<std::string> keys;
+  for (const OptionKey& each : kOptionKeys) {
+    keys.emplace_back(each.name);
+  }
+  return keys;
+}
+
+}  // namespace sconce::cli
