@@ -1,4 +1,4 @@
-// Makes differentiable subgraphs, which train through forward and backward plans of their own.
+// Replaces slices of the graph by differentiable subgraphs, where gradients are recorded.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// form_groups: makes a kernel node (ir/kernel_node.h) of nodes that one kernel may compute.
+// Makes kernel nodes of the nodes that one kernel may compute.
 //
 //   %p : Tensor = aten::mul(%x, %w)          %s : Tensor = sconce::kernel()
 //   %n : int = aten::size(%x, %i)              block0():

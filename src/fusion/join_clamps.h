@@ -1,4 +1,4 @@
-// join_clamps: moves a convolution into the kernel node of the one node that clamps its result.
+// Lets convolutions with packed weights clamp their results.
 //
 //   %y : Float(device=cpu) = aten::conv2d(%x, …)          %z : Tensor = sconce::kernel()
 //   %z : Tensor = sconce::kernel()                          block0():

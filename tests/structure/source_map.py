@@ -8,6 +8,7 @@
   another folder in use.
 - The passes that src/executor/stages.cpp runs have the stage in src/pipeline/pass_list.cpp under which it runs them first.
   The passes that it does not run are on request, and src/README.md names them.
+- The header of a pass begins with the sentence that the list has of it.
 
     source_map.py [--self-test]      as includes.py
 """
@@ -161,8 +162,22 @@ def pass_violations(root: Path) -> list:
     return found
 
 
+def sentence_violations(root: Path) -> list:
+    text = (root / "src/pipeline/pass_list.cpp").read_text()
+    headers = {path.stem: path for path in (root / "src").rglob("*.h")}
+    found = []
+    for name, quoted in re.findall(r'PassInfo\{"(\w+)",\s*\w+,\s*Stage::\w+,\s*((?:"[^"]*"\s*)+)', text):
+        sentence = "".join(re.findall(r'"([^"]*)"', quoted))
+        sentence = sentence[0].upper() + sentence[1:] + "."
+        header = headers[name].read_text() if name in headers else ""
+        opening = header.split("#pragma once")[0].replace("\n//", "").removeprefix("// ")
+        if not opening.startswith(sentence):
+            found.append(f"src/pipeline/pass_list.cpp: the header of {name} does not begin with '{sentence}'")
+    return found
+
+
 def violations(root: Path) -> list:
-    return folder_violations(root) + waiting_violations(root) + pass_violations(root)
+    return folder_violations(root) + waiting_violations(root) + pass_violations(root) + sentence_violations(root)
 
 
 def self_test() -> int:
@@ -180,6 +195,7 @@ def self_test() -> int:
         "a pass that no stage runs": (driver, 'runner.run("check_inplace", check_inplace, graph);', "", "does not run it"),
         "a pass without a name": (driver, 'runner.run("check_inplace"', 'runner.run("check_in_place"', "does not list"),
         "a function without a stage": (driver, "void required_passes(", "void first_passes(", "does not know its stage"),
+        "a sentence of a pass that is another in its header": (lists, "unrolls loops with", "unrolls all loops with", "does not begin"),
         "a pass on request without a word": (readme, "`loops/partially_unroll_loops`", "`loops/unroll_loops`", "on request"),
     }
     missed = []

@@ -1,4 +1,4 @@
-// Batch norms in evaluation mode, folded into the convolution or matrix product before them.
+// Folds batch norms into the convolutions before them, in frozen modules.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Channels-last convolutions.
+// Runs convolutions of images channels-last where that is unobservable, in frozen modules and without gradients.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Layout changes that cancel each other, or that change nothing.
+// Removes views and copies that cancel each other, merges consecutive views.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Gradients of tensors that a loop selects from.
+// Adds up gradients of what a loop selects from a tensor in one tensor.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Gradients of weights that a loop multiplies by.
+// Multiplies once for several iterations of a loop that adds up products.
 #pragma once
 
 #include "ir/graph.h"

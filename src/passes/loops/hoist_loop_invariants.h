@@ -1,4 +1,4 @@
-// Loop-invariant code motion.
+// Moves loop-invariant nodes out of loops. Loop-invariant code motion.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Partial unrolling, by eight, of loops whose trip count is known only at run time.
+// Unrolls loops of unknown trip count by eight.
 #pragma once
 
 #include "ir/graph.h"

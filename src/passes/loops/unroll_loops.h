@@ -1,4 +1,4 @@
-// Full unrolling of loops with a constant trip count.
+// Unrolls loops with a constant trip count.
 #pragma once
 
 #include "ir/graph.h"

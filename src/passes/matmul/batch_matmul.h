@@ -1,4 +1,4 @@
-// Several matrix products, computed as one.
+// Computes several matrix products as one product.
 #pragma once
 
 #include "ir/graph.h"

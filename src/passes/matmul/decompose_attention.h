@@ -1,4 +1,4 @@
-// LibTorch's fast paths of attention, decomposed.
+// Replaces LibTorch's fast paths of attention and encoder layers by products, norms and attention.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Gradients of convolutions, by matrix products.
+// Computes gradients of large convolutions over few pixels by matrix products, in recorded steps.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Matrix operators, decomposed into products and sums.
+// Decomposes addmm and linear where batch_matmul gains.
 #pragma once
 
 #include "ir/graph.h"

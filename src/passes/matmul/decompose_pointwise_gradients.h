@@ -1,4 +1,4 @@
-// Gradients of convolutions of single pixels, by matrix products.
+// Computes gradients of convolutions of single pixels by matrix products.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Recurrent layers as loops over time steps.
+// Replaces recurrent layers on the CPU by loops over time steps.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// One step of a recurrent layer as the operators that it is made of.
+// Replaces steps of recurrent layers by products and pointwise operators.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Gradients of weights that an unrolled loop multiplies by.
+// Multiplies once where an unrolled loop adds up products.
 #pragma once
 
 #include "ir/graph.h"

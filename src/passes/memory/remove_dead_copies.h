@@ -1,4 +1,4 @@
-// Copies and casts without a purpose.
+// Removes copies and casts that change nothing.
 #pragma once
 
 #include "ir/graph.h"

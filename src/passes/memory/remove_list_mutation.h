@@ -1,4 +1,4 @@
-// Lists that are built step by step, constructed at once.
+// Constructs lists at once that are built step by step.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// In-place operators, replaced by their functional variants.
+// Replaces in-place operators by their functional variants where that is unobservable.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Makes recorded nodes (ir/recorded.h).
+// Makes recorded nodes of the ranges of nodes that a CUDA graph can hold.
 #pragma once
 
 #include "ir/graph.h"

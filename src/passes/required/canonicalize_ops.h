@@ -1,3 +1,4 @@
+// Replaces synonyms of an operator by its canonical name.
 #pragma once
 
 #include "ir/graph.h"

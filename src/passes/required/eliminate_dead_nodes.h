@@ -1,3 +1,4 @@
+// Removes nodes without effects whose outputs are unused.
 #pragma once
 
 #include "ir/graph.h"

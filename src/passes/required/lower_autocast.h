@@ -1,3 +1,4 @@
+// Lowers `with torch.autocast(…)` blocks to casts of operands.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,3 +1,4 @@
+// Replaces prim::GradOf by a branch on whether a gradient is defined.
 #pragma once
 
 #include "ir/graph.h"

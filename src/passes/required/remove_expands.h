@@ -1,3 +1,4 @@
+// Removes implicit expands, which only make broadcasting explicit.
 #pragma once
 
 #include "ir/graph.h"

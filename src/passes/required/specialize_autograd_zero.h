@@ -1,3 +1,4 @@
+// Removes computations on gradients known to be undefined.
 #pragma once
 
 #include "ir/graph.h"

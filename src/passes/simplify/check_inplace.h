@@ -1,4 +1,4 @@
-// A check, not a transformation: no node writes a constant that a pass has computed.
+// Fails if a folded constant is written.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Common-subexpression elimination.
+// Merges nodes with the same operator, operands and attributes. Common-subexpression elimination.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Branches and loops whose condition is constant.
+// Replaces branches with a constant condition, removes loops that never run.
 #pragma once
 
 #include "ir/graph.h"

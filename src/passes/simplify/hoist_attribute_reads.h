@@ -1,4 +1,4 @@
-// Reads of attributes, together at the beginning.
+// Moves reads of attributes from between a product and what follows it.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Scalar replacement of tuples.
+// Replaces tuples that do not escape by their elements. Scalar replacement of tuples.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Small rewrites of a node and its operands.
+// Rewrites nodes, looking at their operands only.
 #pragma once
 
 #include "ir/graph.h"

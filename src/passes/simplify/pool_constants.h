@@ -1,4 +1,4 @@
-// One constant of each value.
+// Merges equal constants and moves them to the top of the graph.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Constant folding.
+// Computes nodes whose operands are constants. Constant folding.
 #pragma once
 
 #include "ir/graph.h"

@@ -1,4 +1,4 @@
-// Facts about every tensor of a graph, derived from facts about its inputs.
+// Derives dtypes, devices, sizes and strides of values from those of the inputs.
 #pragma once
 
 #include "ir/graph.h"
