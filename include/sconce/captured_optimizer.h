@@ -67,8 +67,8 @@ class CapturedOptimizer {
   CapturedOptimizer(CapturedOptimizer&&) noexcept;
   CapturedOptimizer& operator=(CapturedOptimizer&&) noexcept;
 
-  // Calls the closure, if there is one, with gradients enabled, then updates the parameters that have a gradient. Returns the
-  // closure's loss; without a closure, an undefined tensor. Throws what the closure, or an operator, throws.
+  // Calls the closure, if there is one, with gradients enabled, then updates the parameters that have a gradient. Returns
+  // the closure's loss; without a closure, an undefined tensor. Throws what the closure, or an operator, throws.
   at::Tensor step(const LossClosure& closure = nullptr);
   void zero_grad(bool set_to_none = true);
   OptimizerExplanation explain() const;

@@ -27,15 +27,17 @@ enum class Tier { kGeneric = 0, kRanks = 1 };
 // Why an operator on tensors runs by its ordinary step, which sets the operator up in every run.
 enum class NotPrepared : uint8_t {
   // Known when the plan is made:
-  kNoKernel,        // there is no prepared kernel for the operator
-  kSeveralResults,  // the operator returns several values
-  kListArgument,    // an argument is a list of tensors that is not made right before the operator, for it alone
-  kListResult,      // the operator returns a list of tensors that is not unpacked right after it
-  kArgument,        // an argument is an object, a tuple or an optional tensor, or its number varies
-  kViewEscapes,     // the result is a view that may be held after the run
-  kAutocast,        // what the caller's autocast does to the operator is not known, so it runs with autocast on
+  kNoKernel,           // there is no prepared kernel for the operator
+  kSeveralResults,     // the operator returns several values
+  kListArgument,       // an argument is a list of tensors that is not made right before the operator, for it alone
+  kListResult,         // the operator returns a list of tensors that is not unpacked right after it
+  kArgument,           // an argument is an object, a tuple or an optional tensor, or its number varies
+  kViewEscapes,        // the result is a view that may be held after the run, or whose sizes may be changed
+  kViewBesideWrite,    // the result is a view, and an operator writes memory that it may share
+  kViewWithGradients,  // the result is a view, and single steps of the plan may record gradients
+  kAutocast,           // what the caller's autocast does to the operator is not known, so it runs with autocast on
   // Found in a run:
-  kOperandKind,   // an operand was no dense tensor on the CPU, or a number of another type
+  kOperandKind,   // an operand was no dense tensor on the plan's device, or a number of another type
   kOperandForm,   // the kernel does not support these sizes, strides or dtypes, or Options::exact excludes it
   kGaveUp,        // the operands changed in every run, so that preparing was no use
   kRequiresGrad,  // an operand required a gradient, or a profiler or autocast was switched on in the run

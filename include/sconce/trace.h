@@ -18,10 +18,10 @@ namespace sconce {
 // Lists the traces of a function, and who serves their calls.
 struct TraceExplanation {
   struct Trace {
-    std::string arguments;             // "Float[4,3] requires_grad, Float[3]"
-    uint64_t calls = 0;                // by the plan, or by the function itself if the trace was refused
-    std::string refusal;               // why the function itself serves these arguments; empty if a plan does
-    std::optional<Explanation> plan;   // null for a refused trace
+    std::string arguments;            // "Float[4,3] requires_grad, Float[3]"
+    uint64_t calls = 0;               // by the plan, or by the function itself if the trace was refused
+    std::string refusal;              // why the function itself serves these arguments; empty if a plan does
+    std::optional<Explanation> plan;  // null for a refused trace
   };
   std::vector<Trace> traces;
 };
@@ -30,16 +30,16 @@ struct TraceExplanation {
 //
 // A call with arguments of a kind runs the function and records the ATen operators that it calls. Later calls run the
 // recorded graph as a plan: it is optimized and compiled like a model's, and gradients flow through it. A kind is what the
-// trace may depend on: dtypes, devices, sizes and strides, which arguments require a gradient, grad mode, autocast. The first
-// kind is recorded at once, a later one when it comes for the second time. Plans beyond `options.plan_cache_capacity()`
-// replace those that were not used for the longest time.
+// trace may depend on: dtypes, devices, sizes and strides, which arguments require a gradient, grad mode, autocast. The
+// first kind is recorded at once, a later one when it comes for the second time. Plans beyond
+// `options.plan_cache_capacity()` replace those that were not used for the longest time.
 //
-// What the function computes without operators is a constant of the trace: numbers of C++, branches, the state of objects, and
-// which tensors it reads from elsewhere. Their contents are read in each call, and a change of their sizes or dtypes is seen;
-// another tensor in the same variable is not. A function that reads an element of a tensor (`.item()`), or memory
-// that no tensor owns (`at::from_blob` without a deleter), has operators whose results' sizes depend on elements, switches
-// grad mode or calls a torch::autograd::Function while gradients are recorded, is not replayed for that kind: each call runs
-// it. `explain` has the reason.
+// What the function computes without operators is a constant of the trace: numbers of C++, branches, the state of objects,
+// and which tensors it reads from elsewhere. Their contents are read in each call, and a change of their sizes or dtypes is
+// seen; another tensor in the same variable is not. A function that reads an element of a tensor (`.item()`), or memory that
+// no tensor owns (`at::from_blob` without a deleter), has operators whose results' sizes depend on elements, switches grad
+// mode or calls a torch::autograd::Function while gradients are recorded, is not replayed for that kind: each call runs it.
+// `explain` has the reason.
 class TracedFunction {
  public:
   using Function = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;

@@ -27,9 +27,9 @@ CutOut cut_out(c10::ArrayRef<Node*> nodes, c10::ArrayRef<Value*> results,
 // returns, then `more_results`.
 CutOut cut_out(const Block& block, c10::ArrayRef<Value*> more_results, TensorConstants tensors);
 
-// Replaces the nodes by a new node of the kind, with the subgraph that was cut out of them, in the place of the last of them:
-// there, all operands have been computed and no result has been used. Requires that no node in between uses a result. The
-// caller resolves the node.
+// Replaces the nodes by a new node of the kind, with the subgraph that was cut out of them, in the place of the last of
+// them: there, all operands have been computed and no result has been used. Requires that no node in between uses a result.
+// The caller resolves the node.
 Node& replace_by_subgraph(c10::ArrayRef<Node*> nodes, c10::ArrayRef<Value*> results, const CutOut& cut, c10::Symbol kind);
 
 }  // namespace sconce

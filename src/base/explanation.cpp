@@ -11,8 +11,11 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kArgument:
       return "it has an object, a tuple or a list of optional tensors as argument, or varying arguments";
     case NotPrepared::kViewEscapes: return "its result is a view that may be held after the run";
+    case NotPrepared::kViewBesideWrite: return "its result is a view, and an operator writes memory that it may share";
+    case NotPrepared::kViewWithGradients: return "its result is a view, and single steps of the plan may record gradients";
     case NotPrepared::kAutocast: return "it runs with the caller's autocast on, which decides its dtypes";
-    case NotPrepared::kOperandKind: return "an operand was no dense tensor on the CPU, or a number of another type";
+    case NotPrepared::kOperandKind:
+      return "an operand was no dense tensor on the plan's device, or a number of another type";
     case NotPrepared::kOperandForm: return "its kernel does not support these sizes, strides or dtypes";
     case NotPrepared::kGaveUp: return "its operands changed in every run, so preparing gained nothing";
     case NotPrepared::kGradients: return "a call recorded gradients or had a sparse, quantized or wrapped argument";
@@ -30,7 +33,10 @@ const char* remedy_for(NotPrepared reason) {
     case NotPrepared::kListArgument: return "build the list in the expression that uses it";
     case NotPrepared::kListResult: return "unpack the list in the line that makes it";
     case NotPrepared::kViewEscapes: return "none if the caller gets the view; else keep a copy, not the view";
-    case NotPrepared::kOperandKind: return "make it a dense, strided tensor of the CPU";
+    case NotPrepared::kViewBesideWrite: return "write into a new tensor, or make the view after the write";
+    case NotPrepared::kViewWithGradients:
+      return "keep `with` blocks, forks and methods of objects out of the method, or none: views are cheap";
+    case NotPrepared::kOperandKind: return "make it a dense, strided tensor of the model's device";
     case NotPrepared::kOperandForm:
       return "compute in one floating dtype, on dense tensors, and reduce rows of at most 65,536 elements "
              "(docs/kernels.md); none for a copy or one function of a large tensor, which LibTorch computes as fast";

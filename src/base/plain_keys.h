@@ -6,8 +6,8 @@
 
 namespace sconce {
 
-// Returns the keys that a dense tensor of this kind of device may have if it is nothing but a tensor (rule R10). Returns none
-// for kinds of devices that have no kernels.
+// Returns the keys that a dense tensor of this kind of device may have if it is nothing but a tensor (rule R10). Returns
+// none for kinds of devices that have no kernels.
 inline c10::DispatchKeySet plain_keys(c10::DeviceType type) {
   constexpr c10::DispatchKeySet kCpu({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
                                       c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});

@@ -1,4 +1,4 @@
-// Compiles graphs to plans: the order of every stage and pass.
+// Compiles graphs to plans. stages.h has the order of the passes.
 #pragma once
 
 #include "base/expected.h"

@@ -114,8 +114,8 @@ const Value* origin_of(const Value* value) {
     node = node->opcode() == Opcode::kListUnpack ? node->input(0)->node() : node;
     const bool may_share = node->schema() != nullptr && !node->inputs().empty() &&
                            node->input(0)->type()->kind() == c10::TypeKind::TensorType &&
-                           (node->op().results_may_share_memory || (!node->schema()->returns().empty() &&
-                                                                    node->schema()->returns()[0].alias_info() != nullptr));
+                           (node->op().results_may_share_memory ||
+                            (!node->schema()->returns().empty() && node->schema()->returns()[0].alias_info() != nullptr));
     if (!may_share) {
       return value;
     }
@@ -127,17 +127,18 @@ const Value* origin_of(const Value* value) {
 bool writes_operand_of(const Node& node, const Node& other) {
   const auto inputs = other.inputs();
   return writes_in_place(node) && std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
-    return input != node.input(0) && input->type()->kind() == c10::TypeKind::TensorType &&
-           origin_of(input) == origin_of(node.input(0));
-  });
+           return input != node.input(0) && input->type()->kind() == c10::TypeKind::TensorType &&
+                  origin_of(input) == origin_of(node.input(0));
+         });
 }
 
 // Returns whether running the node gives another result after a write to the elements of some tensor, or may raise: the
 // write must then come first if it does.
 bool depends_on_writes(const Node& node) {
   const auto inputs = node.inputs();
-  const bool reads = node.op().reads != Reads::kMetadata && !node.op().moves_operands &&
-                     std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return holds_memory(input->type()); });
+  const bool reads =
+      node.op().reads != Reads::kMetadata && !node.op().moves_operands &&
+      std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return holds_memory(input->type()); });
   return (reads && node.opcode() != Opcode::kGetAttr) || may_raise(node);
 }
 

@@ -11,9 +11,9 @@
 // group: one call computes them.
 //
 // An operator that writes a tensor in place joins, too. Then what stands in between must not read elements of tensors, or
-// raise; the group has no folds, and no views of what it writes or computes; and neighbors that are independent of each other
-// have groups of their own. All uses of the operator's result become uses of the tensor, which is the same object; in the
-// group, later uses become uses of the result (ir/kernel_node.h).
+// raise; the group has no folds, and no views of what it writes or computes; and neighbors that are independent of each
+// other have groups of their own. All uses of the operator's result become uses of the tensor, which is the same object; in
+// the group, later uses become uses of the result (ir/kernel_node.h).
 #pragma once
 
 #include "ir/graph.h"

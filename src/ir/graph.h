@@ -10,7 +10,8 @@
 //          └─ returns ◄── Value*…              (inputs of the block's hidden return node)
 //
 // A value may be used after its definition, in the block that defines it and in blocks nested in that.
-// A node's operator record (ops/op.h) says what it does; code outside ops/ asks the record, never the name.
+// A node's operator record (ops/op.h) says what it does; code outside ops/ asks the record. The few rewrites
+// and tables that name operators stand in tests/structure/operator_names.py, with their reasons.
 #pragma once
 
 #include "base/arena.h"

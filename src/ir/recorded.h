@@ -1,13 +1,13 @@
-// sconce::recorded: a range of nodes whose work a device may record and replay (a CUDA graph). The pass form_recordings makes
-// these nodes; plan/recorded/ runs them.
+// sconce::recorded: a range of nodes whose work a device may record and replay (a CUDA graph). The pass form_recordings
+// makes these nodes; plan/recorded/ runs them.
 //
 //   %y : Tensor = sconce::recorded_0(%x, %w)
 //   with sconce::recorded_0 = graph(%x : Tensor, %w : Tensor): …
 //
-// Operands and results are tensors, numbers, lists of numbers and None. If operands of the same sizes, dtypes and values come
-// again, the nodes send the same work to the device. A node with the attribute `has_effects` may write operands, and return
-// tensors that share their memory; any other node has no effects, and its results are new tensors. A
-// node with the attribute `draws` draws random numbers, in either case.
+// Operands and results are tensors, numbers, lists of numbers and None. If operands of the same sizes, dtypes and values
+// come again, the nodes send the same work to the device. A node with the attribute `has_effects` may write operands, and
+// return tensors that share their memory; any other node has no effects, and its results are new tensors. A node with the
+// attribute `draws` draws random numbers, in either case.
 #pragma once
 
 #include "ir/graph.h"

@@ -88,8 +88,8 @@ class Converter {
   }
 
  private:
-  // A module that this process traced has the example's sizes and dtypes in its types; other calls have others. What is known
-  // of a constant holds in each.
+  // A module that this process traced has the example's sizes and dtypes in its types; other calls have others. What is
+  // known of a constant holds in each.
   void describe(Value& value, const jit::Value& source) {
     if (source.node()->kind() != prim::Constant) {
       value.set_facts({});

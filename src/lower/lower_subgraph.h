@@ -16,7 +16,8 @@ Expected<StepPtr> lower_subgraph(const Node& node, Operands operands, Registers 
 
 // Returns whether lower_subgraph makes the node's step.
 inline bool has_plans_of_its_own(const Node& node) {
-  return node.opcode() == Opcode::kDelegate || node.opcode() == Opcode::kDifferentiable || node.opcode() == Opcode::kRecorded;
+  return node.opcode() == Opcode::kDelegate || node.opcode() == Opcode::kDifferentiable ||
+         node.opcode() == Opcode::kRecorded;
 }
 
 }  // namespace sconce

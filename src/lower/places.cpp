@@ -202,15 +202,20 @@ void Places::choose_nodes(const Graph& graph) {
 void Places::leave_out_views(const Graph& graph, const Regions& regions, bool asks_gradients) {
   const FlatSet<const PreparedUnit*> beside_writes = views_beside_writes(graph, regions);
   for (const PreparedUnit& unit : units_) {
+    if (!unit.kernel->is_view) {
+      continue;
+    }
     const auto results = unit.nodes.back()->outputs();
-    if (unit.kernel->is_view && std::any_of(results.begin(), results.end(), [&](const Value* result) {
-          return asks_gradients || beside_writes.contains(&unit) ||
-                 (!regions.is_plannable(*result) && (regions.changes_form(*result) || may_escape(*result)));
-        })) {
+    const bool escapes = std::any_of(results.begin(), results.end(), [&](const Value* result) {
+      return !regions.is_plannable(*result) && (regions.changes_form(*result) || may_escape(*result));
+    });
+    if (asks_gradients || escapes || beside_writes.contains(&unit)) {
       for (const Node* node : unit.nodes) {
         unit_of_.erase(node);
       }
-      not_prepared_[unit.op] = NotPrepared::kViewEscapes;
+      not_prepared_[unit.op] = asks_gradients ? NotPrepared::kViewWithGradients
+                               : escapes      ? NotPrepared::kViewEscapes
+                                              : NotPrepared::kViewBesideWrite;
     }
   }
 }

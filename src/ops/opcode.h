@@ -5,7 +5,7 @@
 
 namespace sconce {
 
-// Steps, abstract evaluation, folding and the code generators switch on it. One opcode serves every type that the operation
+// Steps, abstract evaluation and folding switch on it. One opcode serves every type that the operation
 // exists for: kAdd adds numbers and tensors and concatenates lists. The operand types tell them apart.
 enum class Opcode : uint8_t {
   kOpaque,  // no opcode: the operator is called, never interpreted
@@ -117,8 +117,8 @@ enum class Opcode : uint8_t {
   kFlatten,
   kTransposeMatrix,
 
-  // ---- primitives: element by element, on numbers and tensors. The code generators emit these; other pointwise operators
-  // are expressed in them. Keep them together: is_primitive() compares with the first and the last.
+  // ---- primitives: element by element, on numbers and tensors. The bodies of other pointwise operators (OpRow::body) are
+  // expressed in them.
   kAdd,
   kSub,
   kMul,
@@ -157,8 +157,6 @@ enum class Opcode : uint8_t {
 };
 
 constexpr bool is_language(Opcode opcode) { return opcode >= Opcode::kConstant && opcode <= Opcode::kKernel; }
-
-constexpr bool is_primitive(Opcode opcode) { return opcode >= Opcode::kAdd && opcode <= Opcode::kCast; }
 
 constexpr bool is_comparison(Opcode opcode) { return opcode >= Opcode::kEqual && opcode <= Opcode::kGreaterEqual; }
 

@@ -143,7 +143,8 @@ PassCallback partition_for_backend(std::string name, BackendPartitioner partitio
       if (SubgraphKernel kernel = partitioner.compile(cut.subgraph)) {
         Node& delegate = replace_by_subgraph(group, results, cut, kDelegateKind);
         delegate.set_attribute(attr::kBackend, name);
-        delegate.set_attribute(attr::kKernel, c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
+        delegate.set_attribute(attr::kKernel,
+                               c10::IValue::make_capsule(c10::make_intrusive<KernelHolder>(std::move(kernel))));
         resolve(delegate);
         changed = true;
       }

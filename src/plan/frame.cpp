@@ -38,8 +38,7 @@ void Frame::update_layout() {
 
 void Frame::place_in_arena(uint32_t index) {
   TensorSlot& slot = slots[index];
-  slot.in_arena =
-      layout_ != nullptr && slot.bytes != 0 && slot.bytes <= layout_->capacities[index] && slot.shell.is_cpu();
+  slot.in_arena = layout_ != nullptr && slot.bytes != 0 && slot.bytes <= layout_->capacities[index] && slot.shell.is_cpu();
   if (slot.in_arena) {
     slot.data = static_cast<char*>(arena_.get()) + layout_->offsets[index];
     point_storage_at(slot.shell, slot.data);

@@ -76,9 +76,10 @@ class Frame {
   // In this run, nodes of a group ran one by one; because their kernel is still being compiled.
   bool ran_nodes_of_group = false;
   bool waits_for_kernels = false;
-  // While the run is recorded: by register, where on the device kernels read a number. Null: numbers are part of the recording.
+  // While the run is recorded: by register, where on the device kernels read a number. Null: numbers are part of the
+  // recording.
   const FlatMap<Register, void*>* number_memory = nullptr;
-  RecordedDraws* draws = nullptr;  // while a run that draws random numbers is recorded
+  RecordedDraws* draws = nullptr;               // while a run that draws random numbers is recorded
   std::unique_ptr<FrameRecordings> recordings;  // null until a recorded node first runs
 
   // Takes the newest layout of the arena. Called between runs.

@@ -7,8 +7,8 @@
 // A large slot always has a block of its own. Memory of the arena is taken for the whole run; operators that make their own
 // results could not use it meanwhile, and a run would need more memory than eager execution.
 //
-// An arena is memory of the CPU. A slot of another device has blocks of its own: a run may write an arena that the run before
-// still reads, if the two use different streams, and LibTorch's allocator knows the stream of each block.
+// An arena is memory of the CPU. A slot of another device has blocks of its own: a run may write an arena that the run
+// before still reads, if the two use different streams, and LibTorch's allocator knows the stream of each block.
 #pragma once
 
 #include <atomic>
@@ -35,12 +35,12 @@ struct ArenaLayout {
 };
 
 // Of arenas, in bytes.
-inline constexpr size_t kArenaAlignment = 64;  // a cache line, and the widest vector. Below 16, some kernels of MKL round otherwise.
+// A cache line, and the widest vector. Below 16, some kernels of MKL round otherwise.
+inline constexpr size_t kArenaAlignment = 64;
 inline constexpr size_t kLargestInArena = size_t{16} * 1024;
 
 // Packs the slots. Places the largest first, each into the smallest gap between those whose lifetimes overlap its own.
-ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capacities,
-                 size_t alignment = kArenaAlignment);
+ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capacities, size_t alignment = kArenaAlignment);
 
 // Shared by all frames of a plan.
 class MemoryPlan {

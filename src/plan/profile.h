@@ -22,7 +22,7 @@ class Profile {
   // Ignores values that are not tensors.
   void add_value(const Value& value, const c10::IValue& held);
   void add_branch(const Node& branch, bool taken);
-  void add_loop(const Node& loop);   // the loop was reached
+  void add_loop(const Node& loop);       // the loop was reached
   void add_iteration(const Node& loop);  // an iteration began
 
   // Returns the graph with the facts that held in every run so far. A size that changed is unknown; a value that was never

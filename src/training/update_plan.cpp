@@ -61,9 +61,8 @@ UpdatePlan::UpdatePlan(const UpdateRule& rule, unsigned variant, const Options& 
     settings.compile = CompileMode::kNever;
     settings.prepares_steps = false;
   }
-  CompiledMethod compiled =
-      compile_method(compile_function(settings.name, loop_over_parameters(update_)), settings)
-          .value_or_throw("sconce cannot capture the " + settings.name);
+  CompiledMethod compiled = compile_method(compile_function(settings.name, loop_over_parameters(update_)), settings)
+                                .value_or_throw("sconce cannot capture the " + settings.name);
   compiled_.method = settings.name;
   compiled_.nodes = compiled.graph->node_count();
   compiled_.passes = std::move(compiled.passes);

@@ -7,12 +7,12 @@
 //   SCONCE_ALIAS_MODELS=1000 … --gtest_filter='AliasSoundness.*Models'                                   all models
 #include "tests/differential/alias_precision.h"
 #include "tests/differential/memory_claims.h"
-#include "tests/support/model_files.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graph_shrinker.h"
 #include "tests/support/graphs.h"
 #include "tests/support/memory_recorder.h"
+#include "tests/support/model_files.h"
 
 #include "tools/sconce/commands/ops_library.h"
 #include "tools/sconce/values/cases.h"

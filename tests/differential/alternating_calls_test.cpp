@@ -1,6 +1,6 @@
 // Calls whose arguments alternate between few kinds, on one module: each step keeps the kernels of some of them.
-#include "tests/support/model_files.h"
 #include "tests/support/graphs.h"
+#include "tests/support/model_files.h"
 
 #include "tools/sconce/values/cases.h"
 

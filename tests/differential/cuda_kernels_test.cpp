@@ -1,8 +1,8 @@
 // Kernels that models of the tests have, forward and backward, as CUDA C++ and machine code. Needs NVRTC, no GPU.
 //
 //   SCONCE_CUDA_TEXTS=1 build/release/tests/differential_test --gtest_filter='CudaKernels.*'    all kernels, not every 12th
-#include "tests/support/model_files.h"
 #include "tests/support/environment_number.h"
+#include "tests/support/model_files.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/deep_copy.h"
 

@@ -1,8 +1,8 @@
 // What one call of a frozen model executes, beside what LibTorch's freeze and optimize_for_inference leave of it.
 #include "base/exception_message.h"
-#include "tests/support/model_files.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
+#include "tests/support/model_files.h"
 #include "tests/support/work_counter.h"
 
 #include "tools/peers/script_peer.h"

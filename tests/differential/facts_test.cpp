@@ -4,10 +4,10 @@
 #include "tests/differential/composed/templates.h"
 #include "tests/differential/facts_coverage.h"
 #include "tests/differential/facts_of_libtorch.h"
-#include "tests/support/model_files.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graphs.h"
+#include "tests/support/model_files.h"
 #include "tests/support/spec_facts.h"
 
 #include "executor/compile.h"

@@ -1,9 +1,9 @@
 // A snippet per feature of the language (tests/models/snippets/): results, printed text and exceptions are
 // LibTorch's.
 #include "base/exception_message.h"
-#include "tests/support/model_files.h"
 #include "tests/differential/observed_call.h"
 #include "tests/support/graphs.h"
+#include "tests/support/model_files.h"
 
 #include "tools/peers/executor_settings.h"
 

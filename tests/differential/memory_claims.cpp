@@ -27,7 +27,7 @@ class ClaimsCheck {
   struct Claim {
     Set set = AliasSets::kNone;
     const Value* holder = nullptr;
-    const Value* unnamed_in = nullptr;  // a container that holds it, whose set has no contents: no operator takes anything out
+    const Value* unnamed_in = nullptr;  // a container that holds it, of whose set no operator takes anything out
     std::vector<Set> entered = {};      // a container's contents have been claimed as those of these sets
   };
 

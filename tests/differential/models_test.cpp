@@ -1,8 +1,8 @@
 // Every model of SCONCE_MODELS_DIR (tests/models/write_models.py makes them) on sconce and on LibTorch, operator after
 // operator.
-#include "tests/support/model_files.h"
 #include "tests/differential/observed_call.h"
 #include "tests/support/graphs.h"
+#include "tests/support/model_files.h"
 
 #include "tools/peers/executor_settings.h"
 #include "tools/sconce/check/gradients.h"
@@ -157,8 +157,8 @@ void check_frozen(const std::string& name) {
   EXPECT_TRUE(findings.all().empty()) << cli::to_text(findings);
 }
 
-// Calls 1 … 4 in an autocast region each, with specialized plans. LibTorch's own results change by as much when the arguments
-// move by one ulp: some roundings to bfloat16.
+// Calls 1 … 4 in an autocast region each, with specialized plans. LibTorch's own results change by as much when the
+// arguments move by one ulp: some roundings to bfloat16.
 void check_under_autocast(const std::string& name) {
   const auto cases = std::get<cli::ModelCases>(cli::read_cases(cases_file(name)));
   if (std::filesystem::file_size(model_file(name)) > kHugeFile) {

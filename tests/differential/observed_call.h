@@ -38,9 +38,9 @@ std::vector<std::string> differences(const ObservedCall& got, const ObservedCall
                                      const cli::CompareOptions& options,
                                      const std::optional<cli::CompareOptions>& gradients = std::nullopt);
 
-// "strides [4, 1], offset 2, a view, a leaf": what does not depend on the executor that made the tensor. Versions of new tensors are not:
-// where nothing requires a gradient, sconce leaves out the layers that count the writes by which an operator fills its own
-// result.
+// "strides [4, 1], offset 2, a view, a leaf": what does not depend on the executor that made the tensor. Versions of new
+// tensors are not: where nothing requires a gradient, sconce leaves out the layers that count the writes by which an
+// operator fills its own result.
 std::string describe_form(const at::Tensor& tensor);  // strides and offset
 std::string describe_layout(const at::Tensor& tensor);
 // The same and ", version 3": writes into what the caller has are counted always.

@@ -152,8 +152,7 @@ class GraphCheck {
     for (const Call& call : calls_) {
       const TracedGraph traced([&](auto& stack) { executor.run(stack); }, call.arguments);
       for (const char* who : {"while it is recorded", "from the trace", "from the trace, again"}) {
-        const ObservedCall got =
-            observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { traced.run(stack); });
+        const ObservedCall got = observe_call(call.arguments, seed_of(call.number), [&](auto& stack) { traced.run(stack); });
         if (!takes_view_for_leaf(got) || call.expected.error) {
           note(who, call, differences(got, call.expected, Strictness::kValues, kOptimized, kGradients));
         }
@@ -474,8 +473,8 @@ TEST(RandomGraphs, AgreeWithCompiledBackward) {
   expect_agreement_of_recorded("AgreeWithCompiledBackward", &GraphCheck::run_with_compiled_backward);
 }
 
-// What the tests above are worth: many graphs with a write tell that it is missing (not those whose result is unobservable), and
-// the shrunk graph shows little else.
+// What the tests above are worth: many graphs with a write tell that it is missing (not those whose result is unobservable),
+// and the shrunk graph shows little else.
 TEST(RandomGraphs, TellWhenAPassDropsAWriteAndShrinkToIt) {
   constexpr size_t kShrunk = 6;
   size_t with_writes = 0;

@@ -205,8 +205,8 @@ std::string with_numbered_values(const std::string& text) {
   return result;
 }
 
-// LibTorch has no mark for constants that cannot be distinguished from the run's own objects; and of two graphs with the same
-// constant tensors each has the other's for shared.
+// LibTorch has no mark for constants that cannot be distinguished from the run's own objects; and of two graphs with the
+// same constant tensors each has the other's for shared.
 std::string without_marks(const std::string& text) {
   return std::regex_replace(text, std::regex(", (folded|shared)=1"), "");
 }

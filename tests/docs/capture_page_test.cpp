@@ -39,8 +39,8 @@ def forward(self, x):
 TEST(CapturePage, TracesAFunction) {
   const Printed printed;
   const at::Tensor weight = at::randn({16, 4}).set_requires_grad(true);
-  const sconce::TracedFunction layer =
-      sconce::trace([weight](std::vector<at::Tensor> in) -> std::vector<at::Tensor> { return {at::gelu(in[0].mm(weight))}; });
+  const sconce::TracedFunction layer = sconce::trace(
+      [weight](std::vector<at::Tensor> in) -> std::vector<at::Tensor> { return {at::gelu(in[0].mm(weight))}; });
   for (int call = 0; call < 5; ++call) {
     const at::Tensor y = layer({at::randn({8, 16})}).front();
     y.pow(2).mean().backward();

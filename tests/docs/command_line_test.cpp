@@ -24,7 +24,8 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-// Returns the folder of the binary `sconce`: the one of the build that this test belongs to, unless the environment has another.
+// Returns the folder of the binary `sconce`: the one of the build that this test belongs to, unless the environment has
+// another.
 std::string folder_of_programs() {
   const char* given = std::getenv("SCONCE_BIN_DIR");
   return given != nullptr ? given : std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "bin";

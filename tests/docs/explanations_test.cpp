@@ -16,7 +16,8 @@ std::string table_of(Reason last) {
   std::string text;
   for (int number = 0; number <= static_cast<int>(last); ++number) {
     const auto reason = static_cast<Reason>(number);
-    const std::string remedy = std::regex_replace(std::string(remedy_for(reason)), std::regex("docs/(\\w+\\.md)"), "[$1]($1)");
+    const std::string remedy =
+        std::regex_replace(std::string(remedy_for(reason)), std::regex("docs/(\\w+\\.md)"), "[$1]($1)");
     text += (number == 0 ? "| " : "\n| ") + std::string(to_string(reason)) + " | " + remedy + (remedy.empty() ? "|" : " |");
   }
   EXPECT_STREQ(to_string(static_cast<Reason>(static_cast<int>(last) + 1)), "unknown") << "is there a reason after the last?";

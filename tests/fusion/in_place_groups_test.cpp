@@ -87,8 +87,9 @@ TEST(InPlaceGroups, DoNotReadThroughViewsOfWhatTheyWrite) {
 
 TEST(InPlaceGroups, HaveNoViewsOfWhatTheyCompute) {
   // Elements of the view are read after others are written.
-  const std::string computed = "  %n : Tensor = aten::neg(%x)\n  %t : Tensor = aten::select(%n, %zero, %one)\n"
-                               "  %b : Tensor = aten::mul(%t, %z)\n";
+  const std::string computed =
+      "  %n : Tensor = aten::neg(%x)\n  %t : Tensor = aten::select(%n, %zero, %one)\n"
+      "  %b : Tensor = aten::mul(%t, %z)\n";
   const std::string write = "  %a : Tensor = aten::add_(%x, %y, %one)\n";
   EXPECT_EQ(kernels_in(computed, "%b"), 1u);
   EXPECT_EQ(kernels_in(computed + write, "%b"), 2u);
@@ -97,8 +98,7 @@ TEST(InPlaceGroups, HaveNoViewsOfWhatTheyCompute) {
 
 TEST(InPlaceGroups, AreNotMovedPastReaders) {
   const auto kernels_around = [](const std::string& node) {
-    return kernels_in("  %a : Tensor = aten::add_(%x, %y, %one)\n  %n : " + node +
-                      "\n  %b : Tensor = aten::mul_(%x, %n)\n");
+    return kernels_in("  %a : Tensor = aten::add_(%x, %y, %one)\n  %n : " + node + "\n  %b : Tensor = aten::mul_(%x, %n)\n");
   };
   EXPECT_EQ(kernels_around("int = aten::dim(%z)"), 1u);
   // Reads the element that is written before it, perhaps.
@@ -151,7 +151,10 @@ using Values = std::vector<c10::IValue>;
 class TwoPlans {
  public:
   explicit TwoPlans(const std::string& text)
-      : text_(text), kernels_(kernel_lanes()), plan_(plan_with_kernels(text, kernels_)), ordinary_(std::move(*lower(graph_of(text)))) {}
+      : text_(text),
+        kernels_(kernel_lanes()),
+        plan_(plan_with_kernels(text, kernels_)),
+        ordinary_(std::move(*lower(graph_of(text)))) {}
 
   // Returns whether a kernel ran.
   template <typename Make>
@@ -180,9 +183,8 @@ class TwoPlans {
         const at::Tensor& tensor = operands[k].toTensor();
         compare(tensor, expected_operands[k].toTensor(), ulps, about + ", operand " + std::to_string(k));
         if (!tensor.is_inference()) {
-          EXPECT_EQ(tensor._version(), expected_operands[k].toTensor()._version())
-              << about << ", operand " << k << "\n"
-              << text_;
+          EXPECT_EQ(tensor._version(), expected_operands[k].toTensor()._version()) << about << ", operand " << k << "\n"
+                                                                                   << text_;
         }
       }
     }
@@ -233,8 +235,8 @@ TEST(InPlaceGroups, AgreeWithTheirNodes) {
           }
           return operands;
         };
-        const std::string about = "seed " + std::to_string(seed) + (are_shared ? ", shared" : "") + ", width " +
-                                  std::to_string(width);
+        const std::string about =
+            "seed " + std::to_string(seed) + (are_shared ? ", shared" : "") + ", width " + std::to_string(width);
         ++calls;
         runs += plans.agree(make, about) ? 1 : 0;
       }

@@ -12,7 +12,8 @@
 namespace sconce::testing {
 namespace {
 
-constexpr at::ScalarType kTargetDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kLong, at::kInt, at::kByte, at::kBool};
+constexpr at::ScalarType kTargetDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kLong,
+                                            at::kInt,   at::kByte,   at::kBool};
 
 class InPlaceRules : public ::testing::Test {
  protected:
@@ -84,7 +85,8 @@ TEST_F(InPlaceRules, AgreeOnNumbersOfEachCall) {
 // The target keeps its sizes: LibTorch rejects operands that are larger.
 TEST_F(InPlaceRules, AgreeOnOperandsOfSeveralSizes) {
   constexpr std::pair<std::array<int64_t, 2>, std::array<int64_t, 2>> kSizes[] = {
-      {{3, 5}, {1, 5}}, {{3, 5}, {3, 1}}, {{1, 5}, {3, 5}}, {{3, 1}, {3, 5}}, {{3, 5}, {3, 4}}, {{1, 1}, {1, 5}}, {{0, 5}, {1, 5}},
+      {{3, 5}, {1, 5}}, {{3, 5}, {3, 1}}, {{1, 5}, {3, 5}}, {{3, 1}, {3, 5}},
+      {{3, 5}, {3, 4}}, {{1, 1}, {1, 5}}, {{0, 5}, {1, 5}},
   };
   size_t ran = 0;
   for (const c10::OperatorHandle& op : operators_in_place()) {

@@ -26,9 +26,7 @@ class KernelTypes : public ::testing::Test {
   const at::NoGradGuard no_grad_;
 };
 
-std::string plain_name_of(const c10::OperatorHandle& op) {
-  return op.schema().name().substr(std::string("aten::").size());
-}
+std::string plain_name_of(const c10::OperatorHandle& op) { return op.schema().name().substr(std::string("aten::").size()); }
 
 TEST(KernelRuleTable, HasARowForEveryOperatorWithARule) {
   std::set<const RuleRow*> used;

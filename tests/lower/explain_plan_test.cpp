@@ -73,6 +73,22 @@ TEST(ExplainPlan, GivesAReasonToEveryOperatorThatIsNotPrepared) {
   }
 }
 
+// LibTorch rejects operands that overlap by their storages, and a prepared view has one of its own.
+TEST(ExplainPlan, TellsViewsBesideAWriteFromThoseThatEscape) {
+  const auto plan = explainable_plan(R"(graph(%x : Tensor):
+  %zero : int = prim::Constant[value=0]()
+  %one : int = prim::Constant[value=1]()
+  %y : Tensor = aten::neg(%x)
+  %t : Tensor = aten::transpose(%y, %zero, %one)
+  %w : Tensor = aten::add_(%y, %t, %one)
+  %z : Tensor = aten::exp(%w)
+  %s : Tensor = aten::select(%z, %zero, %zero)
+  return (%s)
+)");
+  EXPECT_EQ(times_of(*plan), (std::map<Found, uint64_t>{{{"aten::transpose", NotPrepared::kViewBesideWrite}, 0},
+                                                        {{"aten::select", NotPrepared::kViewEscapes}, 0}}));
+}
+
 const char* const kGelu = R"(graph(%x : Tensor):
   %how : str = prim::Constant[value="none"]()
   %a : Tensor = aten::neg(%x)

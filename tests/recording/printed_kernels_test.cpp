@@ -1,6 +1,6 @@
 // The printed text of kernels, compiled for the CPU: functions of many dtypes, sizes and layouts beside ATen. With
-// SCONCE_PRINTED_KERNELS in the environment, all tests of the simulated GPU run the text. With SCONCE_KERNEL_TEXTS, these write
-// it to that folder, for bench/machine_code.py.
+// SCONCE_PRINTED_KERNELS in the environment, all tests of the simulated GPU run the text. With SCONCE_KERNEL_TEXTS, these
+// write it to that folder, for bench/machine_code.py.
 #include "tests/recording/module_on_both.h"
 #include "tests/support/graphs.h"
 

@@ -1,8 +1,8 @@
 // Small programs on the simulated GPU. A module with recordings and LibTorch's executor agree in every call: in values, in
 // who shares memory and who is a view, and in what is written.
+#include "tests/differential/observed_call.h"
 #include "tests/simulated_gpu/simulated_gpu.h"
 #include "tests/support/graphs.h"
-#include "tests/differential/observed_call.h"
 #include "tools/sconce/values/deep_copy.h"
 
 #include <sconce/sconce.h>
@@ -37,7 +37,8 @@ class RecordedPrograms : public ::testing::Test {
   uint64_t expect_agree(const std::string& methods, const std::function<Values(int call)>& arguments_of, int calls = 10) {
     Options without_kernels;
     without_kernels.passes().disable("form_groups");
-    return expect_agree(methods, arguments_of, calls, Options()) + expect_agree(methods, arguments_of, calls, without_kernels);
+    return expect_agree(methods, arguments_of, calls, Options()) +
+           expect_agree(methods, arguments_of, calls, without_kernels);
   }
 
   uint64_t expect_agree(const std::string& methods, const std::function<Values(int call)>& arguments_of, int calls,
@@ -85,18 +86,21 @@ def forward(self, x):
 }
 
 TEST_F(RecordedPrograms, WriteAliasesThatCountNoVersions) {
-  expect_agree("def forward(self, x):\n    y = torch.tanh(x) + 1\n    x.data.add_(1)\n    return torch.relu(y) * x, x.data\n",
-               [](int) { return Values{matrix()}; });
+  expect_agree(
+      "def forward(self, x):\n    y = torch.tanh(x) + 1\n    x.data.add_(1)\n    return torch.relu(y) * x, x.data\n",
+      [](int) { return Values{matrix()}; });
   const uint64_t replays = expect_agree(
-      "def forward(self, x):\n    y = torch.tanh(x) + 1\n    x.detach().add_(1)\n    return torch.relu(y) * x, y.detach(), y\n",
+      "def forward(self, x):\n    y = torch.tanh(x) + 1\n    x.detach().add_(1)\n    return torch.relu(y) * x, y.detach(), "
+      "y\n",
       [](int) { return Values{matrix()}; });
   EXPECT_GT(replays, 10U);
 }
 
 TEST_F(RecordedPrograms, ReadWhetherAGradientIsRequired) {
-  expect_agree("def forward(self, x):\n    y = torch.tanh(x) + 1\n    if x.requires_grad:\n        y = y + 1\n"
-               "    return torch.relu(y) * x, x.requires_grad\n",
-               [](int call) { return Values{matrix().set_requires_grad(call % 3 == 2)}; });
+  expect_agree(
+      "def forward(self, x):\n    y = torch.tanh(x) + 1\n    if x.requires_grad:\n        y = y + 1\n"
+      "    return torch.relu(y) * x, x.requires_grad\n",
+      [](int call) { return Values{matrix().set_requires_grad(call % 3 == 2)}; });
 }
 
 // The list is the caller's, whichever way it takes through the program.
@@ -180,7 +184,8 @@ def forward(self, x):
 
 // The first range is recorded anew when the second one has a recording already, whose memory it must leave alone.
 TEST_F(RecordedPrograms, KeepResultsWhileLaterRangesRun) {
-  const uint64_t replays = expect_agree(R"(
+  const uint64_t replays = expect_agree(
+      R"(
 def forward(self, x, n: int, m: int):
     b = torch.tanh(x) * n
     p = torch.flip(b, [0])
@@ -192,12 +197,13 @@ def forward(self, x, n: int, m: int):
     t = 1.0 if bool(a.sum() > -1e9) else 7.0
     return float(((torch.relu(torch.mm(r, p)) + q) * t).sum().item())
 )",
-                                        [](int call) { return Values{matrix(), call / 5 % 4, call / 13 % 3}; }, 60);
+      [](int call) { return Values{matrix(), call / 5 % 4, call / 13 % 3}; }, 60);
   EXPECT_GT(replays, 150U);
 }
 
 TEST_F(RecordedPrograms, RunRangesThatWereSkippedAtFirst) {
-  expect_agree(R"(
+  expect_agree(
+      R"(
 def forward(self, x, c):
     b = x
     if bool(c.item()):
@@ -209,7 +215,7 @@ def forward(self, x, c):
     t = 1.0 if bool(a.sum() > -1e9) else 7.0
     return torch.relu(torch.mm(b, a) * t) + b, a
 )",
-               [](int call) { return Values{matrix(), at::full({}, call > 4 || call == 2, at::kBool)}; }, 14);
+      [](int call) { return Values{matrix(), at::full({}, call > 4 || call == 2, at::kBool)}; }, 14);
 }
 
 // What a kernel computes is one step: no range begins inside.

@@ -30,12 +30,22 @@ REWRITES = {
     "src/fusion/draws.cpp": "the table of operators that draw random numbers and have kernels",
     "src/fusion/folds.cpp": "the table of operators that fold rows",
     "src/fusion/operators.cpp": "lists the operators whose results do not follow the strides of their operands",
+    "src/fusion/rules/activation.cpp": "the table of kernel rules: activations",
+    "src/fusion/rules/arithmetic.cpp": "the table of kernel rules: sums, products, powers, extrema",
+    "src/fusion/rules/binary.cpp": "the table of kernel rules: functions of two operands",
+    "src/fusion/rules/division.cpp": "the table of kernel rules: divisions and tests of numbers",
+    "src/fusion/rules/functions.cpp": "the table of kernel rules: functions of one operand, casts and copies",
+    "src/fusion/rules/gradients.cpp": "the table of kernel rules: gradients of activations",
+    "src/fusion/rules/selection.cpp": "the table of kernel rules: comparisons, logic, choices",
+    "src/fusion/rules/special.cpp": "the table of kernel rules: special functions",
     "src/fusion/views.cpp": "the table of views that kernels read through",
     "src/ir/text/parse.cpp": "gives an example in an error message",
     "src/load/function_library.cpp": "gives the forms of serialized TorchScript their node kinds",
     "src/passes/matmul/decompose_convolution_gradients.cpp": "replaces gradients of convolutions by products",
     "src/passes/matmul/decompose_pointwise_gradients.cpp": "replaces gradients of convolutions of single pixels by products",
     "src/passes/matmul/decompose_attention.cpp": "replaces the fast paths of attention",
+    "src/passes/matmul/decompose_rnn.cpp": "replaces recurrent layers by loops",
+    "src/passes/matmul/decompose_rnn_cells.cpp": "replaces recurrent cells by products and pointwise operators",
     "src/passes/autocast/lower_callers_autocast.cpp": "knows which calls of aten::pad call other operators than the rest",
     "src/passes/autocast/settle_autocast.cpp": "replaces casts whose dtypes are known by aten::to",
     "src/passes/layout/permutations.cpp": "reads and composes views that exchange dimensions",
@@ -80,6 +90,7 @@ REWRITES = {
 }
 
 NAME = re.compile(r'\b(aten|prim)::([A-Za-z_]\w*)')
+BARE_NAME = re.compile(r'\badd_rule\(\s*table,\s*"(\w+)"|\bop == "(\w+)"')
 COMMENT = re.compile(r"//[^\n]*")
 
 
@@ -95,8 +106,9 @@ def named_operators(root: Path) -> dict:
         where = path.relative_to(root).as_posix()
         if path.suffix not in (".h", ".cpp") or where.startswith("src/ops/"):
             continue
-        names = {f"{space}::{name}" for space, name in NAME.findall(COMMENT.sub("", path.read_text()))
-                 if not (space == "prim" and name in language)}
+        text = COMMENT.sub("", path.read_text())
+        names = {f"{space}::{name}" for space, name in NAME.findall(text) if not (space == "prim" and name in language)}
+        names |= {f"aten::{rule or compared}" for rule, compared in BARE_NAME.findall(text)}
         if names:
             found[where] = names
     return found
@@ -111,12 +123,19 @@ def violations(root: Path) -> list:
 
 
 def self_test() -> int:
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "src", Path(folder) / "src")
-        (Path(folder) / "src/plan/planted.cpp").write_text("bool f(const Node& node) { return node.kind() == aten::relu; }\n")
-        seen = any("src/plan/planted.cpp" in line for line in violations(Path(folder)))
-    print("1 of 1 planted violations found" if seen else "not found: an operator compared by name")
-    return 0 if seen else 1
+    plants = {"an operator compared by name": "bool f(const Node& node) { return node.kind() == aten::relu; }\n",
+              "a rule for an operator": 'void add_rules(RuleTable& table) { add_rule(table, "relu", write_relu); }\n'}
+    missed = []
+    for name, text in plants.items():
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(ROOT / "src", Path(folder) / "src")
+            (Path(folder) / "src/plan/planted.cpp").write_text(text)
+            if not any("src/plan/planted.cpp" in line for line in violations(Path(folder))):
+                missed.append(name)
+    print(f"{len(plants) - len(missed)} of {len(plants)} planted violations found")
+    for name in missed:
+        print(f"not found: {name}")
+    return 1 if missed else 0
 
 
 def main() -> int:
@@ -126,8 +145,12 @@ def main() -> int:
     if found:
         print("\n".join(found))
         return 1
+    counts = {}
     for where, names in named_operators(ROOT).items():
         print(f"{len(names):3} {where}: {REWRITES[where]}")
+        folder = "/".join(where.split("/")[1:-1])
+        counts[folder] = counts.get(folder, 0) + len(names)
+    print("\n".join(f"{count:3} names in {folder}" for folder, count in counts.items()))
     return 0
 
 

@@ -332,7 +332,7 @@ class Recorder {
 // One call of the observer in the graph.
 struct Observation {
   const Node* before = nullptr;  // it is about to run with these operands
-  const Node* after = nullptr;  // it has run, and these are its results
+  const Node* after = nullptr;   // it has run, and these are its results
   bool writes_are_seen = false;  // `before` was called, too
   std::vector<const Value*> values = {};
 };

@@ -132,7 +132,8 @@ TEST(CommandLineBench, SaysWhyNoTrainingStepRanAsOnePlan) {
   for (const bool has_mask : {false, true}) {
     torch::jit::Module module("m");
     module.register_parameter("w", at::ones({3}).set_requires_grad(true), false);
-    module.define(std::string("def forward(self, x):\n    return (x * self.w)") + (has_mask ? "[x > 0]\n" : "[x.argsort()]\n"));
+    module.define(std::string("def forward(self, x):\n    return (x * self.w)") +
+                  (has_mask ? "[x > 0]\n" : "[x.argsort()]\n"));
     const std::string model = scratch.path() + "/m.pt";
     module.save(model);
     const std::vector<std::string> arguments = {"bench", model,       "--input", "float32[3]", "--train",

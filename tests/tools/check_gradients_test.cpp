@@ -91,8 +91,7 @@ TEST(CheckMode, LeavesOutAnswersOfCallsWithoutAutocast) {
   const std::string wrong = model_file("bad/mlp_wrong_output.cases.pt");
   const ProgramResult result = sconce({"check", model_file("mlp.pt"), wrong, "--autocast", "bfloat16", "--mode", "train"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out,
-              HasSubstr("note: case 4: the case was recorded without autocast; compared with LibTorch alone\n"));
+  EXPECT_THAT(result.out, HasSubstr("note: case 4: the case was recorded without autocast; compared with LibTorch alone\n"));
   EXPECT_THAT(result.out, Not(HasSubstr("another mode")));
 }
 

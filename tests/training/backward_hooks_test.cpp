@@ -1,4 +1,5 @@
-// Hooks and other host code in a compiled backward: the same calls, in the same order, with the same gradients as the engine's.
+// Hooks and other host code in a compiled backward: the same calls, in the same order, with the same gradients as the
+// engine's.
 #include <sconce/compiled_backward.h>
 
 #include <ATen/ATen.h>
@@ -133,7 +134,8 @@ TEST(BackwardHooks, MayActInAnotherWayThanWhenRecorded) {
     ((product.tanh() * w).sum() + x.sum()).backward();
     return Tensors{x.grad(), w.grad()};
   };
-  for (const Result result : {Result::kGradient, Result::kDouble, Result::kTransposed, Result::kNothing, Result::kGradient}) {
+  for (const Result result :
+       {Result::kGradient, Result::kDouble, Result::kTransposed, Result::kNothing, Result::kGradient}) {
     const Tensors expected = run(result);
     const CompiledBackward scope(cache);
     const Tensors found = run(result);

@@ -49,6 +49,7 @@ struct Doubling : torch::autograd::Function<Doubling> {
 at::Tensor hidden_of(const BatchModel& m, const at::Tensor& x) { return at::relu(at::linear(x, m.w1, m.b1)); }
 
 const std::vector<std::pair<std::string, BatchLoss>>& losses() {
+  // clang-format off
   static const std::vector<std::pair<std::string, BatchLoss>> all = {
       {"mlp", [](const BatchModel& m, const at::Tensor& x) { return F::mse_loss(at::linear(hidden_of(m, x), m.w2), x.narrow(1, 0, 3)); }},
       {"cross_entropy", [](const BatchModel& m, const at::Tensor& x) { return F::cross_entropy(at::linear(hidden_of(m, x), m.w2), x.narrow(1, 0, 3).argmax(1)); }},
@@ -100,6 +101,7 @@ const std::vector<std::pair<std::string, BatchLoss>>& losses() {
       {"function", [](const BatchModel& m, const at::Tensor& x) { return Doubling::apply(at::matmul(x, m.square)).sin().sum(); }},
       {"hook", [](const BatchModel& m, const at::Tensor& x) { at::Tensor y = at::matmul(x, m.square).sin(); y.register_hook([](const at::Tensor& gradient) { return gradient * 3; }); return y.pow(2).sum(); }},
   };
+  // clang-format on
   return all;
 }
 

@@ -27,9 +27,8 @@ void PrintTo(const OptimizerCase& each, std::ostream* out);
 
 template <typename Class, typename Settings>
 OptimizerCase case_of(std::string name, Settings options) {
-  return {std::move(name), [options](Tensors parameters) -> OptimizerPtr {
-            return std::make_shared<Class>(std::move(parameters), options);
-          }};
+  return {std::move(name),
+          [options](Tensors parameters) -> OptimizerPtr { return std::make_shared<Class>(std::move(parameters), options); }};
 }
 // Every class that is captured, with each of its options.
 std::vector<OptimizerCase> all_optimizer_cases();

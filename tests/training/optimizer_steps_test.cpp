@@ -40,7 +40,8 @@ class CapturedOptimizers : public ::testing::TestWithParam<std::tuple<OptimizerC
   static const OptimizerCase& tested() { return std::get<0>(GetParam()); }
   static Options options() { return Options().exact(std::get<1>(GetParam())); }
 };
-INSTANTIATE_TEST_SUITE_P(All, CapturedOptimizers, ::testing::Combine(::testing::ValuesIn(all_optimizer_cases()), ::testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(All, CapturedOptimizers,
+                         ::testing::Combine(::testing::ValuesIn(all_optimizer_cases()), ::testing::Bool()),
                          [](const auto& made) {
                            return std::get<0>(made.param).name + (std::get<1>(made.param) ? "_exact" : "");
                          });
@@ -124,7 +125,8 @@ TEST_P(CapturedOptimizers, MixWithStepsOfTorchOptim) {
 
 // Kernels of long tensors run on several threads.
 TEST_P(CapturedOptimizers, UpdateLongParameters) {
-  OptimizerPair pair(tested(), options(), {parameter(at::ones({70'000})), parameter(at::ones({8})), parameter(at::ones({300, 300}))});
+  OptimizerPair pair(tested(), options(),
+                     {parameter(at::ones({70'000})), parameter(at::ones({8})), parameter(at::ones({300, 300}))});
   for (uint64_t step = 0; step < 3; ++step) {
     pair.step(step);
   }

@@ -57,7 +57,8 @@ std::unique_ptr<torch::optim::Optimizer> sgd(std::vector<at::Tensor> parameters)
 // Trains one module by TrainStep and a copy by LibTorch.
 class TwoTrainings {
  public:
-  // `settings`: null for kernels that are compiled before the first run. With Options::exact, states must be equal to the bit.
+  // `settings`: null for kernels that are compiled before the first run. With Options::exact, states must be equal to the
+  // bit.
   TwoTrainings(
       const torch::jit::Module& module, const MakeOptimizer& make, const TrainOptions& options = {},
       TrainStep::Loss loss = [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); },

@@ -116,8 +116,8 @@ bool KeptCopies::may_be_written_after(const Value& value, const Node& node) {
   while (outermost->owning_block()->owner() != nullptr) {
     outermost = outermost->owning_block()->owner();
   }
-  const bool may_be = writes_->memory.may_be_written_after(value, *outermost) ||
-                      writes_->memory.may_be_written_within(value, *outermost);
+  const bool may_be =
+      writes_->memory.may_be_written_after(value, *outermost) || writes_->memory.may_be_written_within(value, *outermost);
   if (!may_be || !writes_->aliases.is_wildcard(value)) {
     return may_be;
   }

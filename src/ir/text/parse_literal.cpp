@@ -154,16 +154,15 @@ c10::IValue LiteralParser::parse_constant(const c10::TypePtr& type, size_t depth
     case c10::TypeKind::ListType: {
       const c10::TypePtr element = type->expectRef<c10::ListType>().getElementType();
       c10::impl::GenericList list(element);
-      for (c10::IValue& item : parse_sequence(
-               "[", "]", [&](size_t) { return element; }, depth)) {
+      for (c10::IValue& item : parse_sequence("[", "]", [&](size_t) { return element; }, depth)) {
         list.push_back(std::move(item));
       }
       return list;
     }
     case c10::TypeKind::TupleType: {
       const auto elements = type->expectRef<c10::TupleType>().elements();
-      auto items = parse_sequence(
-          "(", ")", [&](size_t i) { return i < elements.size() ? elements[i] : c10::TypePtr(); }, depth);
+      auto items =
+          parse_sequence("(", ")", [&](size_t i) { return i < elements.size() ? elements[i] : c10::TypePtr(); }, depth);
       return c10::ivalue::Tuple::create(std::move(items));
     }
     default: cursor_.fail("a constant of type " + type->str() + " has no literal form");

@@ -24,8 +24,8 @@ namespace sconce {
 // tensors of four dimensions on the CPU, and the new layout is unobservable.
 //
 // Results change by rounding, and gradients would be computed in the other layout, so this pass runs only in frozen modules
-// and in plans that record no gradients, and not in steps of training, where it gains nothing. Skips graphs that change sizes
-// in place, and does nothing without oneDNN. Returns whether the graph changed.
+// and in plans that record no gradients, and not in steps of training, where it gains nothing. Skips graphs that change
+// sizes in place, and does nothing without oneDNN. Returns whether the graph changed.
 bool propagate_channels_last(Graph& graph);
 
 }  // namespace sconce

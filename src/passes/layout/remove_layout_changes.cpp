@@ -56,7 +56,9 @@ class LayoutChanges {
     const Node& inner = *operand->node();
     if (permutes(node)) {
       Value* start = permuted_back(node);
-      return start != nullptr && (view_is_unobservable(node) || (!keeps_output_views_ && is_only_view(node, *start))) ? start : nullptr;
+      return start != nullptr && (view_is_unobservable(node) || (!keeps_output_views_ && is_only_view(node, *start)))
+                 ? start
+                 : nullptr;
     }
     if (reshapes(node)) {
       Value* start = reshaped_back(node);

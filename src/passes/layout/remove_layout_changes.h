@@ -24,8 +24,8 @@ namespace sconce {
 // business of remove_dead_copies.h. Returns whether the graph changed.
 bool remove_layout_changes(Graph& graph);
 
-// The same for a recorded graph, whose outputs may be views or not: a view that leaves the graph becomes the tensor it starts
-// from, if that is new and known by this view alone.
+// The same for a recorded graph, whose outputs may be views or not: a view that leaves the graph becomes the tensor it
+// starts from, if that is new and known by this view alone.
 bool remove_layout_changes_of_outputs(Graph& graph);
 
 }  // namespace sconce

@@ -5,8 +5,8 @@
 #include "analysis/matrix_products.h"
 #include "analysis/memory_writes.h"
 #include "passes/insert_node.h"
-#include "passes/matmul/product_cost.h"
 #include "passes/matmul/known_matrices.h"
+#include "passes/matmul/product_cost.h"
 #include "passes/simplify/check_inplace.h"
 
 #include <ATen/ATen.h>

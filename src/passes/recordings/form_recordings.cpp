@@ -153,7 +153,8 @@ class Ranges {
     add_changed_lists(node, changed);
     // A replay changes no list.
     const bool changes_list_from_outside = std::any_of(lists.begin(), lists.end(), [&](const Value* list) {
-      return std::any_of(changed.begin(), changed.end(), [&](const Value* each) { return aliases_.may_alias(*list, *each); });
+      return std::any_of(changed.begin(), changed.end(),
+                         [&](const Value* each) { return aliases_.may_alias(*list, *each); });
     });
     if (!may || changes_list_from_outside) {
       return false;
@@ -231,8 +232,8 @@ class Ranges {
         launches += count_launches(*each);
       }
     }
-    const bool computes = !node.op().is_language() && !node.op().moves_operands &&
-                          (produces_new_tensor(node) || effects_of(node).writes);
+    const bool computes =
+        !node.op().is_language() && !node.op().moves_operands && (produces_new_tensor(node) || effects_of(node).writes);
     return launches + (computes ? 1 : 0);
   }
 

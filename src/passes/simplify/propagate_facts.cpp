@@ -55,8 +55,8 @@ class FactPropagation {
       }
       AbstractValues results = operator_facts(node, operands, arithmetic_);
       // Only autocast's casts ask: backward of backward records gradients in graphs compiled without.
-      const bool records_nothing = given_.autocast && given_.grad_mode == false && !state_changes_ && produces_new_tensor(node);
-      if (!results.empty() && (requires_gradient(node, operands) || (records_nothing && !introduces_grad(node)))) {
+      const bool is_silent = given_.autocast && given_.grad_mode == false && !state_changes_ && produces_new_tensor(node);
+      if (!results.empty() && (requires_gradient(node, operands) || (is_silent && !introduces_grad(node)))) {
         results[0] = with_requires_grad(results[0], given_.grad_mode == true);
       }
       return results;

@@ -8,9 +8,7 @@
 namespace sconce {
 
 void simplify(Graph& graph, const RunPass& run, int max_iterations) {
-  const auto changes = [&](std::string_view name, bool (*pass)(Graph&)) {
-    return run_pass(run, name, pass, graph);
-  };
+  const auto changes = [&](std::string_view name, bool (*pass)(Graph&)) { return run_pass(run, name, pass, graph); };
   bool changed = true;
   for (int iteration = 0; changed && iteration < max_iterations; ++iteration) {
     changed = changes("lower_tuples", lower_tuples);

@@ -166,8 +166,8 @@ struct KernelRow {
   // The position of a number that `run` reads. Its value does not decide the result's form.
   uint32_t run_time_argument = UINT32_MAX;
   bool has_rows = false;  // the kernel may complete its result row by row (PreparedKernel::rows)
-  // The position of a constant list of bools: which results the operator returns. Others are undefined, and nothing uses them
-  // where the operator is prepared.
+  // The position of a constant list of bools: which results the operator returns. Others are undefined, and nothing uses
+  // them where the operator is prepared.
   uint32_t asked_results = UINT32_MAX;
 };
 // Returns null for an operator that is not prepared.

@@ -54,7 +54,8 @@ struct NormalizedConvolution {
 };
 
 // A weight of these sizes, and parameters for so many channels.
-NormalizedConvolution program(const std::string& body, c10::IntArrayRef weight, int64_t channels, at::ScalarType dtype = at::kDouble) {
+NormalizedConvolution program(const std::string& body, c10::IntArrayRef weight, int64_t channels,
+                              at::ScalarType dtype = at::kDouble) {
   at::manual_seed(3);
   NormalizedConvolution made;
   made.body = body + kNorm;
@@ -94,7 +95,7 @@ NormalizedConvolution conv2d(at::ScalarType dtype = at::kDouble) {
   %l : int[] = prim::ListConstruct(%one, %one)
   %y : Tensor = aten::conv2d(%x, %w, %b, %l, %l, %l, %one)
 )",
-                         {4, 3, 3, 3}, 4, dtype);
+                                       {4, 3, 3, 3}, 4, dtype);
   made.x = "Tensor(*, *, *, *)";
   return made;
 }
@@ -111,7 +112,7 @@ TEST(FoldBatchNorm, FoldsConvolutionsOfOneToThreeDimensionsWithGroupsStridesAndD
   %l : int[] = prim::ListConstruct(%two)
   %y : Tensor = aten::conv1d(%x, %w, %b, %l, %l, %l, %two)
 )",
-                        {6, 2, 3}, 6);
+                                      {6, 2, 3}, 6);
   one.x = "Tensor(*, *, *)";
   expect_folded(one, at::randn({3, 4, 9}, at::kDouble));
   expect_folded(conv2d(), image());
@@ -119,7 +120,7 @@ TEST(FoldBatchNorm, FoldsConvolutionsOfOneToThreeDimensionsWithGroupsStridesAndD
   %l : int[] = prim::ListConstruct(%one, %two, %one)
   %y : Tensor = aten::conv3d(%x, %w, %b, %l, %l, %l, %one)
 )",
-                          {2, 2, 2, 1, 2}, 2);
+                                        {2, 2, 2, 1, 2}, 2);
   three.x = "Tensor(*, *, *, *, *)";
   expect_folded(three, at::randn({1, 2, 4, 4, 4}, at::kDouble));
 }
@@ -130,7 +131,7 @@ TEST(FoldBatchNorm, FoldsConvolutionsWhosePaddingIsAWord) {
   %same : str = prim::Constant[value="same"]()
   %y : Tensor = aten::conv2d(%x, %w, %b, %l, %same, %l, %one)
 )",
-                         {4, 3, 2, 3}, 4);
+                                       {4, 3, 2, 3}, 4);
   same.x = "Tensor(*, *, *, *)";
   expect_folded(same, image());
 }
@@ -143,8 +144,8 @@ TEST(FoldBatchNorm, FoldsTransposedConvolutionsGroupByGroup) {
   %none_left : int[] = prim::ListConstruct(%zero, %zero)
   %ones : int[] = prim::ListConstruct(%one, %one)
   %y : Tensor = aten::conv_transpose2d(%x, %w, %b, %l, %none_left, %none_left, )") +
-                               groups + ", %ones)\n",
-                           {4, 3, 2, 3}, std::string(groups) == "%two" ? 6 : 3);
+                                             groups + ", %ones)\n",
+                                         {4, 3, 2, 3}, std::string(groups) == "%two" ? 6 : 3);
     made.x = "Tensor(*, *, *, *)";
     expect_folded(made, at::randn({2, 4, 5, 4}, at::kDouble));
   }

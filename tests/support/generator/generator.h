@@ -213,8 +213,8 @@ class Generator {
   // In the block in which it was made, so that its first elements stay known.
   bool emit_list_write();
   void unpack(const std::string& list, const std::vector<Variable>& elements);
-  // Autograd forbids writing into such views, or into their base while they are in use. So only memory of this block that has
-  // no name outside, and from now on nothing writes into it.
+  // Autograd forbids writing into such views, or into their base while they are in use. So only memory of this block that
+  // has no name outside, and from now on nothing writes into it.
   bool emit_several_views();
   // What symbolic gradients are made of.
   bool emit_undefined();

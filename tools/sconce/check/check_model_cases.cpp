@@ -118,7 +118,8 @@ class ModelCheck {
 
   void compare_gradients_of(size_t index, const std::vector<c10::IValue>& arguments,
                             const ReferenceModels::Outcomes& outcomes, const ReferenceModels& models) {
-    const bool has_recorded = index == 0 && findings_.call() == 1 && !cases_.grad_names.empty() && why_unlike_recorded_.empty();
+    const bool has_recorded =
+        index == 0 && findings_.call() == 1 && !cases_.grad_names.empty() && why_unlike_recorded_.empty();
     const CallGradients got = gradients_of_call(outcomes.got.output, outcomes.got.arguments, models.original());
     if (has_recorded) {
       const auto parameters = trained_parameters(models.original());

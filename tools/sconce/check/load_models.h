@@ -15,8 +15,8 @@ Module load_checked(const CheckSettings& settings);
 // The same model in LibTorch.
 torch::jit::Module load_reference(const CheckSettings& settings);
 
-// Returns why recorded answers are not those of the calls: autocast is on, or a submodule is in another mode than it was saved
-// in. Empty if they are.
+// Returns why recorded answers are not those of the calls: autocast is on, or a submodule is in another mode than it was
+// saved in. Empty if they are.
 std::string why_unlike_recorded(const CheckSettings& settings);
 
 }  // namespace sconce::cli
