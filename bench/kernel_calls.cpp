@@ -8,7 +8,7 @@
 //   call
 // SCONCE_BENCH_SMOKE: few rounds.
 #include "bench/measuring.h"
-#include "fusion/form_groups.h"
+#include "fusion/group/form_groups.h"
 #include "fusion/group_compilers.h"
 #include "ir/text/parse.h"
 #include "lower/lower.h"

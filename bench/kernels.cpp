@@ -3,7 +3,7 @@
 //   ratio      operators / kernel   (above 1: the kernel gains)
 // The calls alternate, so that what disturbs the machine disturbs all. SCONCE_BENCH_SMOKE: one small size.
 #include "bench/measuring.h"
-#include "fusion/form_groups.h"
+#include "fusion/group/form_groups.h"
 #include "fusion/group_compilers.h"
 #include "ir/text/parse.h"
 #include "lower/lower.h"

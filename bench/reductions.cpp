@@ -2,11 +2,11 @@
 // of a call of each, and
 //   ratio      operators / kernel   (above 1: the kernel gains)
 // The calls alternate, so that what disturbs the machine disturbs all. The kernels are those that plans leave to the
-// operators, too (fusion/cost_model.h). SCONCE_BENCH_SMOKE: small sizes.
+// operators, too (fusion/program/cost_model.h). SCONCE_BENCH_SMOKE: small sizes.
 #include "bench/measuring.h"
-#include "fusion/form_groups.h"
+#include "fusion/group/form_groups.h"
 #include "fusion/group_compilers.h"
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 #include "ir/text/parse.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"

@@ -8,8 +8,8 @@
 // `peak` what a tile does whose operands stay in the first level of the cache. SCONCE_BENCH_SMOKE: one round.
 #include "bench/measuring.h"
 
-#include "plan/prepared/packed/image_rows.h"
-#include "plan/prepared/packed/tiled_product.h"
+#include "kernels/packed/image_rows.h"
+#include "kernels/packed/tiled_product.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-# Target Llvm: LLVM 19, for src/fusion/llvm only. Another LLVM 19 than the system's: -DLLVM_DIR=DIR.
+# Target Llvm: LLVM 19, for src/fusion/cpu/llvm only. Another LLVM 19 than the system's: -DLLVM_DIR=DIR.
 find_package(LLVM 19.1 CONFIG)
 if(NOT LLVM_FOUND)
   message(FATAL_ERROR "No LLVM 19 found. On Debian: apt-get install llvm-19-dev (tools/setup.sh does "

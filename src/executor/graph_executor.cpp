@@ -7,8 +7,8 @@
 #include "ir/dump.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
+#include "kernels/packed/explain_weights.h"
 #include "lower/explain_plan.h"
-#include "plan/prepared/packed/explain_weights.h"
 #include "plan/run_plan.h"
 #include "trace/recorder.h"
 

@@ -5,10 +5,10 @@
 #include "base/tensors_in.h"
 #include "executor/executor_impl.h"
 #include "ir/dump.h"
+#include "kernels/packed/packed_weights.h"
 #include "load/load_module.h"
 #include "passes/freeze/freeze.h"
 #include "plan/device/libtorch_cuda.h"
-#include "plan/prepared/packed/packed_weights.h"
 
 #include <torch/csrc/jit/api/module.h>
 

@@ -2,8 +2,8 @@
 
 #include "analysis/step_traits.h"
 #include "autodiff/differentiate.h"
-#include "fusion/form_groups.h"
-#include "fusion/join_clamps.h"
+#include "fusion/group/form_groups.h"
+#include "fusion/group/join_clamps.h"
 #include "ir/differentiable.h"
 #include "ir/verify/verify.h"
 #include "passes/autocast/lower_callers_autocast.h"

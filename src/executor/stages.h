@@ -2,7 +2,7 @@
 #pragma once
 
 #include "executor/compile.h"
-#include "fusion/form_groups.h"
+#include "fusion/group/form_groups.h"
 #include "passes/simplify/propagate_facts.h"
 #include "pipeline/pass_runner.h"
 

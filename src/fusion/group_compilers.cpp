@@ -1,11 +1,11 @@
 #include "fusion/group_compilers.h"
 
-#include "fusion/cpu_nests.h"
+#include "fusion/cpu/cpu_nests.h"
+#include "fusion/group/group_rows.h"
 #include "fusion/group_kernel.h"
-#include "fusion/group_rows.h"
-#include "fusion/kernel_width.h"
-#include "fusion/nest_backend.h"
-#include "plan/prepared/kernels/clamped_convolution.h"
+#include "fusion/program/kernel_width.h"
+#include "fusion/program/nest_backend.h"
+#include "kernels/clamped_convolution.h"
 
 #include <utility>
 

@@ -2,12 +2,12 @@
 
 #include "analysis/effects.h"
 #include "fusion/flat_operands.h"
-#include "fusion/folds.h"
-#include "fusion/group_shapes.h"
-#include "fusion/known_dtypes.h"
+#include "fusion/group/group_shapes.h"
+#include "fusion/group/known_dtypes.h"
 #include "fusion/nest_writer.h"
-#include "fusion/operators.h"
-#include "fusion/written_memory.h"
+#include "fusion/program/folds.h"
+#include "fusion/program/operators.h"
+#include "fusion/program/written_memory.h"
 
 #include <c10/core/DefaultDtype.h>
 

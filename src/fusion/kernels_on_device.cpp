@@ -2,7 +2,7 @@
 
 #include "fusion/cuda/cuda_nests.h"
 #include "fusion/group_compilers.h"
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 
 #include <map>
 #include <memory>

@@ -1,6 +1,6 @@
 #include "fusion/nest_writer.h"
 
-#include "fusion/operators.h"
+#include "fusion/program/operators.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // NestWriter: writes the values of a group that one nest of loops computes.
 #pragma once
 
-#include "fusion/group_shapes.h"
-#include "fusion/writing.h"
+#include "fusion/group/group_shapes.h"
+#include "fusion/program/writing.h"
 #include "plan/prepared/group.h"
 
 #include <map>

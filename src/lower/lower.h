@@ -19,7 +19,7 @@ struct LoweringOptions {
   // But for kernels whose results differ from the operator's in the last bits. Composite operators run with autograd's
   // layers.
   bool is_exact = false;
-  bool packs_weights = false;      // kernels keep weights in an order of their own (plan/prepared/packed/)
+  bool packs_weights = false;      // kernels keep weights in an order of their own (kernels/packed/)
   bool pages_out_weights = false;  // constants that kernels keep so leave memory (PagedMemory)
   // Kernels keep copies of attributes and constants, not of what the caller gives, but for inputs of the graph from this one
   // on: those are the same tensors in most runs.

@@ -5,6 +5,7 @@
 #include "analysis/escapes.h"
 #include "analysis/list_writes.h"
 #include "analysis/nesting.h"
+#include "kernels/kernel_table.h"
 
 #include <ATen/core/jit_type.h>
 

@@ -2,8 +2,8 @@
 
 #include "autodiff/differentiate.h"
 #include "base/edit_distance.h"
-#include "fusion/form_groups.h"
-#include "fusion/join_clamps.h"
+#include "fusion/group/form_groups.h"
+#include "fusion/group/join_clamps.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/layout/propagate_channels_last.h"
 #include "passes/layout/remove_layout_changes.h"

@@ -2,7 +2,7 @@
 #include "training/update_rule.h"
 
 #include "base/plain_keys.h"
-#include "plan/prepared/packed/packed_weights.h"
+#include "kernels/packed/packed_weights.h"
 
 #include <ATen/Functions.h>
 #include <ATen/MemoryOverlap.h>

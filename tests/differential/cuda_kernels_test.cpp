@@ -6,8 +6,8 @@
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/deep_copy.h"
 
+#include "fusion/cpu/kernel_cache.h"
 #include "fusion/cuda/cuda_text.h"
-#include "fusion/kernel_cache.h"
 #include "plan/device/device.h"
 
 #include <sconce/module.h>

@@ -2,11 +2,11 @@
 #include "tests/docs/pages.h"
 #include "tests/support/rule_table.h"
 
-#include "fusion/folds.h"
-#include "fusion/operators.h"
+#include "fusion/program/folds.h"
+#include "fusion/program/operators.h"
+#include "kernels/kernel_table.h"
 #include "ops/op.h"
 #include "ops/rows.h"
-#include "plan/prepared/kernel.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include <sconce/module.h>
 #include <sconce/train_step.h>
 
-#include "plan/prepared/packed/packed_weights.h"
+#include "kernels/packed/packed_weights.h"
 #include "tests/support/graphs.h"
 
 #include <ATen/ATen.h>

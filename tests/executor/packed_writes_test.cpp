@@ -1,8 +1,8 @@
 // Packed weights and the caller's memory: arguments, and weights that the program writes in every way that C++ has.
 #include <sconce/module.h>
 
-#include "plan/prepared/packed/checksums.h"
-#include "plan/prepared/packed/packed_weights.h"
+#include "kernels/packed/checksums.h"
+#include "kernels/packed/packed_weights.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
 

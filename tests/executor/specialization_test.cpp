@@ -5,7 +5,7 @@
 #include "tests/executor/failing_memory.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>

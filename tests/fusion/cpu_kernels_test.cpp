@@ -1,5 +1,5 @@
 // The CPU code generator: LLVM IR text in, callable code out.
-#include "fusion/cpu_kernels.h"
+#include "fusion/cpu/cpu_kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,10 +6,10 @@
 #include "tests/fusion/rule_check.h"
 #include "tests/support/environment_number.h"
 
+#include "fusion/cpu/kernel_cache.h"
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/cuda/grid_arguments.h"
-#include "fusion/kernel_cache.h"
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 #include "plan/device/device.h"
 
 #include <ATen/ATen.h>

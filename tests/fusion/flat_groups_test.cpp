@@ -3,7 +3,7 @@
 #include "tests/support/graphs.h"
 
 #include "fusion/group_compilers.h"
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 

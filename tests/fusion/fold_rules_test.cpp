@@ -2,7 +2,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/folds.h"
+#include "fusion/program/folds.h"
 #include "lower/lower.h"
 #include "ops/op.h"
 #include "plan/run_plan.h"

@@ -8,12 +8,12 @@
 #include "tests/support/grid_interpreter.h"
 #include "tests/support/softmax_program.h"
 
+#include "fusion/cpu/kernel_cache.h"
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/cuda/grid_arguments.h"
 #include "fusion/cuda/reciprocal.h"
-#include "fusion/kernel_cache.h"
-#include "fusion/kernel_width.h"
-#include "fusion/scalar_functions.h"
+#include "fusion/program/kernel_width.h"
+#include "fusion/program/scalar_functions.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

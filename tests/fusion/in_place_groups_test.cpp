@@ -7,8 +7,8 @@
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/form_groups.h"
-#include "fusion/kernel_width.h"
+#include "fusion/group/form_groups.h"
+#include "fusion/program/kernel_width.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
 #include "lower/lower.h"

@@ -1,7 +1,7 @@
 // Every operator in place that kernels compute, beside the operator itself.
 #include "tests/fusion/rule_check.h"
 
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

@@ -1,12 +1,12 @@
 // The kernels of the process, while the background thread compiles them.
-#include "fusion/kernel_cache.h"
+#include "fusion/cpu/kernel_cache.h"
 
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
 #include "base/compile_queue.h"
 #include "fusion/group_compilers.h"
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 

@@ -2,8 +2,8 @@
 
 #include "tests/support/graphs.h"
 
-#include "fusion/form_groups.h"
-#include "fusion/kernel_width.h"
+#include "fusion/group/form_groups.h"
+#include "fusion/program/kernel_width.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 

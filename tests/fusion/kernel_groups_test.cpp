@@ -7,7 +7,7 @@
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 

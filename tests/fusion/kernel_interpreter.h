@@ -2,7 +2,7 @@
 // for the code that LLVM makes of a program.
 #pragma once
 
-#include "fusion/kernel_program.h"
+#include "fusion/program/kernel_program.h"
 #include "tests/support/scalars.h"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Kernels on operands of every layout: sizes and strides of results are those that the operators give.
 #include "tests/fusion/rule_check.h"
 
-#include "fusion/operators.h"
+#include "fusion/program/operators.h"
 #include "ops/op.h"
 
 #include <ATen/ATen.h>

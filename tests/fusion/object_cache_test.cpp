@@ -1,5 +1,5 @@
 // Kernels kept on disk: used again, renewed when damaged, and never needed.
-#include "fusion/cpu_kernels.h"
+#include "fusion/cpu/cpu_kernels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

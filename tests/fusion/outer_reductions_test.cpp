@@ -2,7 +2,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/form_groups.h"
+#include "fusion/group/form_groups.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 

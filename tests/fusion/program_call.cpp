@@ -3,7 +3,7 @@
 #include "tests/fusion/element_values.h"
 #include "tests/fusion/rule_check.h"
 
-#include "fusion/schedule.h"
+#include "fusion/program/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Calls of kernel programs on random operands, and what the interpreter computes for them.
 #pragma once
 
-#include "fusion/iteration.h"
-#include "fusion/llvm_text.h"
+#include "fusion/cpu/llvm_text.h"
+#include "fusion/program/iteration.h"
 #include "tests/fusion/kernel_interpreter.h"
 
 #include <ATen/ATen.h>

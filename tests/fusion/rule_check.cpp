@@ -1,9 +1,9 @@
 #include "tests/fusion/rule_check.h"
 
-#include "fusion/channels.h"
-#include "fusion/folds.h"
-#include "fusion/kernel_width.h"
-#include "fusion/operators.h"
+#include "fusion/program/channels.h"
+#include "fusion/program/folds.h"
+#include "fusion/program/kernel_width.h"
+#include "fusion/program/operators.h"
 #include "ops/op.h"
 
 #include <ATen/ATen.h>

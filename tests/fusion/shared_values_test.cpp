@@ -1,10 +1,10 @@
 // Values that all rows of a kernel share are computed once, before the rows.
 #include "tests/support/graphs.h"
 
-#include "fusion/cost_model.h"
-#include "fusion/kernel_cache.h"
-#include "fusion/program_builder.h"
-#include "fusion/shared_values.h"
+#include "fusion/cpu/kernel_cache.h"
+#include "fusion/program/cost_model.h"
+#include "fusion/program/program_builder.h"
+#include "fusion/program/shared_values.h"
 
 #include <sconce/sconce.h>
 

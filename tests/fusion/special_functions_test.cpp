@@ -1,6 +1,6 @@
 // The device functions of special_functions.inc, compiled for the CPU, beside LibTorch's.
 #include "fusion/cuda/device_functions.h"
-#include "fusion/scalar_functions.h"
+#include "fusion/program/scalar_functions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

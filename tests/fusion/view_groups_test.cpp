@@ -2,7 +2,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/kernel_width.h"
+#include "fusion/program/kernel_width.h"
 #include "lower/lower.h"
 
 #include <ATen/ATen.h>

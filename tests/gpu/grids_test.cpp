@@ -3,7 +3,7 @@
 #include "tests/support/softmax_program.h"
 
 #include "fusion/cuda/cuda_nests.h"
-#include "fusion/scalar_functions.h"
+#include "fusion/program/scalar_functions.h"
 
 #include <ATen/ATen.h>
 

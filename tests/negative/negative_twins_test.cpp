@@ -11,8 +11,8 @@
 #include "tests/support/negative_arguments.h"
 #include "tests/support/operator_cases.h"
 
-#include "fusion/operators.h"
-#include "plan/prepared/kernel.h"
+#include "fusion/program/operators.h"
+#include "kernels/kernel_table.h"
 #include "plan/steps/steps.h"
 
 #include <ATen/ATen.h>

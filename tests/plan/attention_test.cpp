@@ -2,8 +2,8 @@
 #include "tests/support/graphs.h"
 #include "tests/support/threads.h"
 
+#include "kernels/packed/softmax_rows.h"
 #include "lower/lower.h"
-#include "plan/prepared/packed/softmax_rows.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

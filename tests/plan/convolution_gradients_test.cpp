@@ -2,9 +2,9 @@
 #include "tests/plan/prepared_function.h"
 #include "tests/support/threads.h"
 
-#include "plan/prepared/kernels/convolution_form.h"
-#include "plan/prepared/packed/block_convolution.h"
-#include "plan/prepared/packed/direct_loops.h"
+#include "kernels/convolution_form.h"
+#include "kernels/packed/block_convolution.h"
+#include "kernels/packed/direct_loops.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

@@ -1,5 +1,5 @@
 // Gemm: products by tiles, of operands that are packed in each run, beside LibTorch's.
-#include "plan/prepared/packed/gemm.h"
+#include "kernels/packed/gemm.h"
 
 #include "tests/support/threads.h"
 

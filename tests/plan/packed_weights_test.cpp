@@ -1,7 +1,7 @@
 // Packed weights: the results of the operators, whatever becomes of the weights between two runs.
 #include "tests/support/both_plans.h"
 
-#include "plan/prepared/packed/packed_weights.h"
+#include "kernels/packed/packed_weights.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -4,9 +4,9 @@
 #include "tests/support/graphs.h"
 
 #include "ir/schema_match.h"
+#include "kernels/kernel_table.h"
 #include "lower/lower.h"
 #include "ops/op.h"
-#include "plan/prepared/kernel.h"
 #include "plan/run_plan.h"
 
 #include <ATen/ATen.h>

@@ -1,8 +1,8 @@
 // Tiles, for each kind of vectors: products and convolutions beside LibTorch's.
 #include "tests/support/threads.h"
 
-#include "plan/prepared/packed/image_rows.h"
-#include "plan/prepared/packed/tiled_product.h"
+#include "kernels/packed/image_rows.h"
+#include "kernels/packed/tiled_product.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -25,9 +25,9 @@ using testing::Threads;
 namespace wide {
 constexpr int kLanes = 16;
 constexpr int kRegisters = 32;
-#include "plan/prepared/packed/vectors_code.h"
+#include "kernels/packed/vectors_code.h"
 
-#include "plan/prepared/packed/tiles_code.h"
+#include "kernels/packed/tiles_code.h"
 }  // namespace wide
 
 std::vector<const TileKernels*> all_kernels() {

@@ -3,6 +3,7 @@
 
 - A folder of src/ includes itself and the folders named in its `sconce_folder(… DEPENDS …)` of src/CMakeLists.txt, which
   stand above it there (CMake checks that).
+- The rooms of a folder, ROOMS below, include only those before them.
 - A public header belongs to a folder of src/, OWNERS below, and is included as that folder's other headers are. Public
   headers include only public headers.
 - Only tools/peers and the tests include LibTorch's executors, passes, autodiff and fusers.
@@ -46,6 +47,12 @@ OWNERS = {
     "sconce.h": "training",
 }
 
+CODE_GENERATOR = "src/fusion/cpu/llvm"
+TORCH_FREE = (CODE_GENERATOR, "tools/sconce/ui")
+
+# The rooms of a folder, in the order of its README: each includes those before it. The folder's own files are the last room.
+ROOMS = {"fusion": ("program", "group", "cpu", "cuda")}
+
 LIBTORCH_HEADERS = re.compile(r"(torch|ATen|c10|caffe2)/")
 
 
@@ -67,13 +74,20 @@ def sources(root: Path, *folders: str):
                 yield path
 
 
+def room_of(path: str) -> int:
+    """The place of the file in the order of its folder's rooms; -1 in a folder without rooms"""
+    parts = path.split("/")
+    rooms = ROOMS.get(parts[0])
+    return -1 if rooms is None else rooms.index(parts[1]) if len(parts) > 2 else len(rooms)
+
+
 def violations(root: Path) -> list:
     allowed = declared_folders(root)
     found = []
     for path in sources(root, "src", "include", "tools", "bench", "examples"):
         where = path.relative_to(root)
         top, own = where.parts[0], where.parts[1]
-        torch_free = where.parts[:3] in (("src", "fusion", "llvm"), ("tools", "sconce", "ui"))
+        torch_free = any(where.is_relative_to(folder) for folder in TORCH_FREE)
         if top == "src" and len(where.parts) > 2 and own not in allowed:
             found.append(f"{where}: src/{own} is not declared in src/CMakeLists.txt")
             continue
@@ -83,8 +97,8 @@ def violations(root: Path) -> list:
                 found.append(f"{where}: includes {target}, which only tools/peers and the tests may")
             elif LIBTORCH_HEADERS.match(target) and torch_free:
                 found.append(f"{where}: includes {target}, but is compiled without LibTorch")
-            elif folder == "llvm" and where.parts[:3] != ("src", "fusion", "llvm"):
-                found.append(f"{where}: includes {target}, which only src/fusion/llvm may")
+            elif folder == "llvm" and not where.is_relative_to(CODE_GENERATOR):
+                found.append(f"{where}: includes {target}, which only {CODE_GENERATOR} may")
             elif ".." in target.split("/"):
                 found.append(f"{where}: includes {target}; name headers from the root")
             elif top not in ("src", "include"):
@@ -105,6 +119,8 @@ def violations(root: Path) -> list:
             elif folder in allowed and len(where.parts) > 2:
                 if folder != own and folder not in allowed[own]:
                     found.append(f'{where}: includes "{target}"; src/{own} may not see src/{folder}')
+                elif folder == own and room_of(target) > room_of("/".join(where.parts[1:])):
+                    found.append(f'{where}: includes "{target}" of a room behind it; ROOMS of includes.py has the order')
             elif folder in allowed:  # a file in src/ itself is part of libsconce, which opens libsconce_cuda at run time
                 if folder == "cuda":
                     found.append(f'{where}: includes "{target}"; libsconce may not see src/cuda')
@@ -127,8 +143,9 @@ def self_test() -> int:
         "a folder of nobody": ("src/ir/planted.cpp", '#include "misc/x.h"\n', "in no folder"),
         "a detour": ("src/plan/planted.cpp", '#include "../executor/compile.h"\n', "from the root"),
         "tools from src": ("src/executor/planted.cpp", '#include "tools/peers/peer.h"\n', "in no folder"),
-        "LLVM outside its folder": ("src/fusion/planted.cpp", "#include <llvm/IR/Module.h>\n", "only src/fusion/llvm"),
-        "LibTorch in the code generator": ("src/fusion/llvm/planted.cpp", "#include <ATen/ATen.h>\n", "without LibTorch"),
+        "a room behind another": ("src/fusion/program/planted.cpp", '#include "fusion/cpu/llvm_text.h"\n', "a room behind it"),
+        "LLVM outside its folder": ("src/fusion/planted.cpp", "#include <llvm/IR/Module.h>\n", "only src/fusion/cpu/llvm"),
+        "LibTorch in the code generator": ("src/fusion/cpu/llvm/planted.cpp", "#include <ATen/ATen.h>\n", "without LibTorch"),
         "LibTorch in the terminal's output": ("tools/sconce/ui/planted.h", "#include <c10/util/Exception.h>\n", "without LibTorch"),
         "LibTorch's executor": ("tools/sconce/planted.cpp", "#include <torch/csrc/jit/runtime/graph_executor.h>\n", "only tools/peers"),
     }

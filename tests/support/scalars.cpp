@@ -1,6 +1,6 @@
 #include "tests/support/scalars.h"
 
-#include "fusion/scalar_functions.h"
+#include "fusion/program/scalar_functions.h"
 
 #include <c10/core/ScalarType.h>
 #include <c10/util/BFloat16.h>

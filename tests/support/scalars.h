@@ -1,7 +1,7 @@
 // The values of single elements, and what instructions compute of them, in plain C++.
 #pragma once
 
-#include "fusion/kernel_program.h"
+#include "fusion/program/kernel_program.h"
 
 #include <cstdint>
 

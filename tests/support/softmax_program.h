@@ -1,7 +1,7 @@
 // A kernel program with two reductions.
 #pragma once
 
-#include "fusion/kernel_program.h"
+#include "fusion/program/kernel_program.h"
 
 #include <ATen/core/Tensor.h>
 

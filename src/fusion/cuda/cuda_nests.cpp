@@ -4,7 +4,7 @@
 #include "fusion/cuda/dropout_kernel.h"
 #include "fusion/cuda/grid_arguments.h"
 #include "fusion/cuda/recorded_lists.h"
-#include "fusion/draws.h"
+#include "fusion/group/draws.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fusion/cuda/device_kernel_cache.h"
-#include "fusion/nest_backend.h"
+#include "fusion/program/nest_backend.h"
 
 #include <memory>
 

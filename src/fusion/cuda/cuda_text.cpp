@@ -1,7 +1,7 @@
 #include "fusion/cuda/cuda_text.h"
 
 #include "fusion/cuda/device_functions.h"
-#include "fusion/scalar_functions.h"
+#include "fusion/program/scalar_functions.h"
 
 #include <algorithm>
 #include <array>

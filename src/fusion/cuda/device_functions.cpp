@@ -1,6 +1,6 @@
 #include "fusion/cuda/device_functions.h"
 
-#include "fusion/scalar_functions.h"
+#include "fusion/program/scalar_functions.h"
 
 #include <c10/util/Exception.h>
 

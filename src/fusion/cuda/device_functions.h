@@ -1,7 +1,7 @@
 // Names and texts of functions in CUDA C++.
 #pragma once
 
-#include "fusion/kernel_program.h"
+#include "fusion/program/kernel_program.h"
 
 #include <array>
 #include <optional>

@@ -3,7 +3,7 @@
 #include "fusion/cuda/grids.h"
 #include "fusion/cuda/kept_values.h"
 #include "fusion/cuda/reciprocal.h"
-#include "fusion/schedule.h"
+#include "fusion/program/schedule.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fusion/cuda/grid_program.h"
-#include "fusion/iteration.h"
+#include "fusion/program/iteration.h"
 #include "plan/device/device.h"
 
 #include <cstdint>

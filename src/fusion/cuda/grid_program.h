@@ -9,7 +9,7 @@
 // they run is what is printed.
 #pragma once
 
-#include "fusion/kernel_program.h"
+#include "fusion/program/kernel_program.h"
 
 #include <cstdint>
 #include <vector>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fusion/cuda/grid_program.h"
-#include "fusion/schedule.h"
+#include "fusion/program/schedule.h"
 
 #include <initializer_list>
 #include <map>

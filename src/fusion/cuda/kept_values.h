@@ -1,8 +1,8 @@
 // Values of elements that threads keep from pass to pass.
 #pragma once
 
-#include "fusion/kernel_program.h"
-#include "fusion/schedule.h"
+#include "fusion/program/kernel_program.h"
+#include "fusion/program/schedule.h"
 
 #include <cstdint>
 #include <vector>

@@ -8,7 +8,7 @@
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/deep_copy.h"
 
-#include "fusion/kernel_listing.h"
+#include "fusion/cpu/kernel_listing.h"
 #include "fusion/kernels_on_device.h"
 
 #include <ATen/Context.h>

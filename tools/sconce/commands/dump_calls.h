@@ -4,8 +4,8 @@
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/json.h"
 
+#include "fusion/cpu/kernel_cache.h"
 #include "fusion/cuda/device_kernel_cache.h"
-#include "fusion/kernel_cache.h"
 
 #include <memory>
 #include <string>

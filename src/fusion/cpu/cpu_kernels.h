@@ -1,0 +1,19 @@
+// Compiles kernels for the CPU. The code generator (libsconce_llvm, which links LLVM) is loaded when the first kernel is
+// compiled, so programs that compile none do not pay for it.
+#pragma once
+
+#include "base/expected.h"
+#include "fusion/program/kernel_code.h"
+
+#include <memory>
+
+namespace sconce {
+
+// Refuses text that does not compile, with LLVM's words, and everything where the code generator cannot be loaded.
+// Thread-safe.
+Expected<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel);
+
+// The code generator itself; loads it.
+Expected<KernelCompiler*> cpu_kernel_compiler();
+
+}  // namespace sconce

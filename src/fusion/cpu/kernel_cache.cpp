@@ -1,0 +1,135 @@
+#include "fusion/cpu/kernel_cache.h"
+
+#include "base/compile_queue.h"
+#include "base/environment.h"
+#include "fusion/cpu/cpu_kernels.h"
+#include "fusion/program/kernel_width.h"
+#include "fusion/program/scalar_functions.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+namespace sconce {
+namespace {
+
+// Returns the scalar functions that the program calls.
+std::vector<std::pair<std::string, void*>> symbols_of(const KernelProgram& program) {
+  std::map<std::string, void*> symbols;
+  for (const Instruction& each : program.code) {
+    if (is_call(each.op)) {
+      const ScalarFunction& function = scalar_functions()[each.index];
+      symbols[symbol_of(function, each.type)] = address_of(function, each.type);
+    }
+  }
+  return {symbols.begin(), symbols.end()};
+}
+
+}  // namespace
+
+std::vector<std::string> CachedKernel::groups() const {
+  const std::lock_guard<std::mutex> lock(KernelCache::instance().mutex_);
+  return groups_;
+}
+
+// A child process must find the lock free. It is held for short times, and with no other lock.
+KernelCache::KernelCache() {
+  static KernelCache* cache = nullptr;
+  cache = this;
+  pthread_atfork([] { cache->mutex_.lock(); }, [] { cache->mutex_.unlock(); }, [] { cache->mutex_.unlock(); });
+}
+
+KernelCache& KernelCache::instance() {
+  // Never destroyed: kernels may run until the process ends.
+  static auto* const cache = new KernelCache;
+  return *cache;
+}
+
+std::shared_ptr<CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking,
+                                                const std::string& group) {
+  constexpr size_t kMostKernels = 4096;
+  std::string text = "lanes " + std::to_string(lanes) + "\n" + program.text();
+  std::shared_ptr<CachedKernel> kernel;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto found = kernels_.find(text); found != kernels_.end()) {
+      kernel = found->second;
+    } else {
+      if (kernels_.size() >= kMostKernels) {
+        std::erase_if(kernels_, [](const auto& entry) { return entry.second.use_count() == 1; });
+      }
+      kernel = std::make_shared<CachedKernel>();
+      kernel->text_ = text;
+      kernel->program_ = std::move(program);
+      kernel->lanes_ = lanes;
+      kernel->number_ = next_number_++;
+      kernels_.emplace(std::move(text), kernel);
+    }
+    if (std::find(kernel->groups_.begin(), kernel->groups_.end(), group) == kernel->groups_.end()) {
+      kernel->groups_.push_back(group);
+    }
+  }
+  if (!blocking) {
+    submit(kernel);
+  } else if (kernel->function() == nullptr) {
+    // Not on this thread: LLVM ends the process where a thread's allocation fails.
+    CompileQueue::of_process().run_and_wait([kernel] { compile(*kernel); });
+  }
+  return kernel;
+}
+
+void KernelCache::submit(const std::shared_ptr<CachedKernel>& kernel) {
+  if (!kernel->is_submitted_.load(std::memory_order_relaxed) && !kernel->is_submitted_.exchange(true)) {
+    kernel->is_submitted_ = CompileQueue::of_process().submit([kernel] { compile(*kernel); });
+  }
+}
+
+std::vector<std::shared_ptr<const CachedKernel>> KernelCache::kernels() {
+  std::vector<std::shared_ptr<const CachedKernel>> all;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [text, kernel] : kernels_) {
+      all.push_back(kernel);
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->number_ < b->number_; });
+  return all;
+}
+
+void KernelCache::compile(CachedKernel& kernel) {
+  const std::lock_guard<std::mutex> lock(kernel.compiling_);
+  if (kernel.function_.load() != nullptr || kernel.refusal_.load() != nullptr) {
+    return;
+  }
+  const auto refuse = [&kernel](std::string why) {
+    kernel.why_refused_ = std::move(why);
+    kernel.refusal_.store(&kernel.why_refused_, std::memory_order_release);
+  };
+  try {
+    const auto compiler = cpu_kernel_compiler();  // starts LLVM
+    if (!compiler) {
+      refuse(compiler.refusal().reason);
+      return;
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const auto code = (*compiler)->compile({.text = llvm_text(kernel.program_, kernel.lanes_),
+                                            .functions = {kKernelFunctionName},
+                                            .cache_directory = environment().kernel_cache,
+                                            .symbols = symbols_of(kernel.program_),
+                                            .processor = processor_of(kernel.lanes_)});
+    if (!code) {
+      refuse(code.refusal().reason);
+      return;
+    }
+    kernel.seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    kernel.code_ = *code;
+    kernel.function_.store(reinterpret_cast<KernelFunction>(kernel.code_->address(kKernelFunctionName)),
+                           std::memory_order_release);
+  } catch (const std::exception& error) {
+    refuse(error.what());
+  }
+}
+
+}  // namespace sconce

@@ -1,0 +1,14 @@
+// The loops of kernels whose lanes take neighbors in a row.
+#pragma once
+
+#include "fusion/program/kernel_program.h"
+
+#include <cstddef>
+#include <string>
+
+namespace sconce {
+
+// Returns the module of a program with LoopOrder::kRows or kSegments.
+std::string row_loops_text(const KernelProgram& program, size_t lanes);
+
+}  // namespace sconce

@@ -1,0 +1,353 @@
+#include "fusion/group/form_groups.h"
+
+#include "analysis/effects.h"
+#include "analysis/list_writes.h"
+#include "base/flat_map.h"
+#include "fusion/group/draws.h"
+#include "fusion/group/known_dtypes.h"
+#include "fusion/group/raise_reductions.h"
+#include "fusion/group/views.h"
+#include "fusion/program/cost_model.h"
+#include "fusion/program/folds.h"
+#include "fusion/program/operators.h"
+#include "ir/kernel_node.h"
+#include "ir/memory_types.h"
+
+#include <algorithm>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+// Returns whether the node unpacks the list of views that an operator returns.
+bool unpacks_views(const Node& node) {
+  return node.opcode() == Opcode::kListUnpack && is_index_view(*node.input(0)->node()) &&
+         unpacking_node(*node.input(0)) == &node;
+}
+
+struct Member {
+  Node* node;
+  GroupRole role;
+};
+
+bool contains(std::span<const Member> members, const Node* node) {
+  return std::any_of(members.begin(), members.end(), [&](const Member& member) { return member.node == node; });
+}
+
+bool is_used_outside(const Node& node, std::span<const Member> members) {
+  const auto outputs = node.outputs();
+  return std::any_of(outputs.begin(), outputs.end(), [&](const Value* output) {
+    const auto uses = output->uses();
+    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !contains(members, use.user); });
+  });
+}
+
+// Lets nodes read what an earlier one wrote as that one's result: so the block tells each state of the tensor. Of a tensor
+// that the nodes make, those outside see the last state.
+void name_states(std::span<Node* const> nodes) {
+  FlatMap<Value*, Value*> states;
+  const auto is_inside = [&](const Node* node) { return std::find(nodes.begin(), nodes.end(), node) != nodes.end(); };
+  for (Node* node : nodes) {
+    Value* const target = writes_in_place(*node) ? node->input(0) : nullptr;
+    for (size_t i = 0; i < node->inputs().size(); ++i) {
+      if (const auto state = states.find(node->input(i)); state != states.end()) {
+        node->set_input(i, state->second);
+      }
+    }
+    if (target != nullptr) {
+      states[target] = node->output();
+    }
+  }
+  for (const auto& [target, state] : states) {
+    const auto uses = target->uses();
+    for (const Use& use : c10::SmallVector<Use, 4>(uses.begin(), uses.end())) {
+      if (is_inside(target->node()) && !is_inside(use.user)) {
+        use.user->set_input(use.index, state);
+      }
+    }
+  }
+}
+
+// Makes a kernel node of the members. They fall apart at a view that nodes outside use, or that is one of what a fold
+// computes, at the parts of a cut that is not among them, at a copy of a value from outside, and where folds of other
+// dimensions meet.
+bool make_kernels(std::span<const Member> members) {
+  std::vector<Node*> nodes;
+  std::unordered_map<const Node*, const Node*> folds;  // by node, a fold of which it is computed
+  bool computes = false;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto& [node, role] = members[i];
+    const Node* fold = role == GroupRole::kFold ? node : nullptr;
+    bool are_apart = false;
+    for (const Value* input : node->inputs()) {
+      if (const auto before = folds.find(input->node()); before != folds.end()) {
+        fold = fold == nullptr ? before->second : fold;
+        are_apart = are_apart || !may_share_kernel(*fold, *before->second);
+      }
+    }
+    if (fold != nullptr) {
+      folds[node] = fold;
+    }
+    const bool is_seen_view = role == GroupRole::kView && (fold != nullptr || is_used_outside(*node, members));
+    const bool lacks_source = (role == GroupRole::kCopy || node->opcode() == Opcode::kListUnpack) &&
+                              !contains(members.first(i), node->input(0)->node());
+    if (is_seen_view || lacks_source || are_apart) {
+      const bool made_before = make_kernels(members.first(i));
+      return make_kernels(members.subspan(are_apart ? i : i + 1)) || made_before;
+    }
+    computes = computes || role != GroupRole::kView;
+    nodes.push_back(node);
+  }
+  if (computes) {
+    name_states(nodes);
+    make_kernel_node(nodes);
+  }
+  return computes;
+}
+
+// Returns the tensor whose memory the value may be, as far as the operators tell that made it.
+const Value* origin_of(const Value* value) {
+  while (true) {
+    const Node* node = value->node();
+    node = node->opcode() == Opcode::kListUnpack ? node->input(0)->node() : node;
+    const bool may_share = node->schema() != nullptr && !node->inputs().empty() &&
+                           node->input(0)->type()->kind() == c10::TypeKind::TensorType &&
+                           (node->op().results_may_share_memory ||
+                            (!node->schema()->returns().empty() && node->schema()->returns()[0].alias_info() != nullptr));
+    if (!may_share) {
+      return value;
+    }
+    value = node->input(0);
+  }
+}
+
+// Returns whether the node writes a tensor whose memory the other one reads or writes under another name.
+bool writes_operand_of(const Node& node, const Node& other) {
+  const auto inputs = other.inputs();
+  return writes_in_place(node) && std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
+           return input != node.input(0) && input->type()->kind() == c10::TypeKind::TensorType &&
+                  origin_of(input) == origin_of(node.input(0));
+         });
+}
+
+// Returns whether running the node gives another result after a write to the elements of some tensor, or may raise: the
+// write must then come first if it does.
+bool depends_on_writes(const Node& node) {
+  const auto inputs = node.inputs();
+  const bool reads =
+      node.op().reads != Reads::kMetadata && !node.op().moves_operands &&
+      std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return holds_memory(input->type()); });
+  return (reads && node.opcode() != Opcode::kGetAttr) || may_raise(node);
+}
+
+// The group that a walk through a block adds to.
+class OpenGroup {
+ public:
+  OpenGroup(GroupMoves moves, bool has_stable_sizes) : moves_(moves), has_stable_sizes_(has_stable_sizes) {}
+
+  void visit(Node& node) {
+    GroupRole role = role_in_group(node);
+    // The object of a view must not change while the kernel reads through it.
+    role = role == GroupRole::kView && !has_stable_sizes_ ? GroupRole::kNone : role;
+    // Where autograd records operators, nothing is recorded for a device.
+    role = role == GroupRole::kDraw && moves_ == GroupMoves::kNone ? GroupRole::kNone : role;
+    if (role == GroupRole::kNone) {
+      pass(node);
+      return;
+    }
+    if (role == GroupRole::kDraw) {
+      if (writes_in_place(node)) {
+        node.output()->replace_all_uses_with(node.input(0));
+      }
+      close();
+      members_.push_back({&node, role});
+      close();
+      return;
+    }
+    if (role == GroupRole::kWrite) {
+      node.output()->replace_all_uses_with(node.input(0));
+    }
+    if (conflicts(node, role)) {
+      close();
+    }
+    const size_t more = role == GroupRole::kFold ? cost_model::kWeightOfFold : 1;
+    if (weight_ + more > cost_model::kMaxGroupWeight || (passed_operator_ && !is_connected(node))) {
+      close();
+    }
+    weight_ += more;
+    if (role == GroupRole::kCopy) {
+      close_before_views();
+    }
+    members_.push_back({&node, role});
+    if (role == GroupRole::kCopy) {
+      close();
+    }
+  }
+
+  void close() {
+    std::span<const Member> rest = members_;
+    while (!rest.empty()) {
+      const auto first = rest.first(has(GroupRole::kWrite) ? connected_prefix(rest) : rest.size());
+      changed_ = make_kernels(first) || changed_;
+      rest = rest.subspan(first.size());
+    }
+    members_.clear();
+    weight_ = 0;
+    passed_operator_ = false;
+  }
+
+  bool changed() const { return changed_; }
+
+ private:
+  // Keeps the group open if the node, which is no member, may run before it.
+  void pass(const Node& node) {
+    const auto outputs = node.outputs();
+    const bool is_operator =
+        node.schema() != nullptr &&
+        std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return holds_memory(output->type()); });
+    const bool stays = node.opcode() == Opcode::kConstant ||
+                       (node.blocks().empty() && !effects_of(node).any() && !uses_member(node) &&
+                        !(has(GroupRole::kWrite) && depends_on_writes(node)) &&
+                        (!is_operator || (moves_ == GroupMoves::kOperators && !node.op().reads_state)));
+    if (!stays) {
+      close();
+    } else {
+      passed_operator_ = passed_operator_ || (is_operator && !members_.empty());
+    }
+  }
+
+  // Returns the length of the shortest prefix such that no member after it uses what the prefix computes or writes. A kernel
+  // that writes the tensors of many parameters would step through more pieces of memory at once than caches tell apart; and
+  // where two parameters share memory, only theirs must run without a kernel.
+  static size_t connected_prefix(std::span<const Member> members) {
+    size_t end = 1;
+    for (size_t i = 0; i < end; ++i) {
+      const Node& node = *members[i].node;
+      for (size_t k = members.size(); k-- > end;) {
+        const auto inputs = members[k].node->inputs();
+        if (std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
+              return input->node() == &node || (members[i].role == GroupRole::kWrite && input == node.input(0));
+            })) {
+          end = k + 1;
+        }
+      }
+    }
+    return end;
+  }
+
+  bool has(GroupRole role) const {
+    return std::any_of(members_.begin(), members_.end(), [&](const Member& member) { return member.role == role; });
+  }
+
+  // Returns whether no kernel computes the node together with the members, because of what one of them writes.
+  bool conflicts(const Node& node, GroupRole role) const {
+    const bool moves_elements =
+        role == GroupRole::kFold || role == GroupRole::kCopy || (role == GroupRole::kView && uses_member(node));
+    const bool have_moved = std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+      return member.role == GroupRole::kFold || (member.role == GroupRole::kView && uses_member(*member.node));
+    });
+    return (role == GroupRole::kWrite && have_moved) || (moves_elements && has(GroupRole::kWrite)) ||
+           std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+             return writes_operand_of(node, *member.node) || writes_operand_of(*member.node, node);
+           });
+  }
+
+  bool uses_member(const Node& node) const {
+    const auto inputs = node.inputs();
+    return std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) { return contains(members_, input->node()); });
+  }
+
+  // Returns whether the node uses a member, or a tensor that a member uses.
+  bool is_connected(const Node& node) const {
+    return uses_member(node) || std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+             const auto theirs = member.node->inputs();
+             const auto own = node.inputs();
+             return std::any_of(own.begin(), own.end(), [&](const Value* input) {
+               return input->type()->kind() == c10::TypeKind::TensorType &&
+                      std::find(theirs.begin(), theirs.end(), input) != theirs.end();
+             });
+           });
+  }
+
+  // The operator after the views may return a view after all. Then what is computed before the views still has a kernel.
+  void close_before_views() {
+    auto views = members_.end();
+    while (views != members_.begin() && (views - 1)->role == GroupRole::kView) {
+      --views;
+    }
+    changed_ = make_kernels({members_.begin(), views}) || changed_;
+    members_.erase(members_.begin(), views);
+  }
+
+  const GroupMoves moves_;
+  const bool has_stable_sizes_;
+  std::vector<Member> members_;
+  size_t weight_ = 0;
+  bool passed_operator_ = false;  // an operator of tensors stands between the members and the node that is visited
+  bool changed_ = false;
+};
+
+bool form_groups(const Block& block, GroupMoves moves, bool has_stable_sizes) {
+  OpenGroup group(moves, has_stable_sizes);
+  bool changed = false;
+  for (Node* node : block.nodes()) {
+    group.visit(*node);
+    if (node->opcode() == Opcode::kKernel) {
+      continue;
+    }
+    for (const Block* nested : node->blocks()) {
+      changed = form_groups(*nested, moves, has_stable_sizes) || changed;
+    }
+  }
+  group.close();
+  return changed || group.changed();
+}
+
+}  // namespace
+
+// A node that unpacks a list of views has the role of a view.
+GroupRole role_in_group(const Node& node) {
+  if (unpacks_views(node)) {
+    return GroupRole::kView;
+  }
+  if (may_draw_by_kernel(node)) {
+    return GroupRole::kDraw;
+  }
+  const bool is_write = may_write_in_place(node.op());
+  if (node.schema() == nullptr || node.op().is_language() || node.op().runs_under_autocast ||
+      (effects_of(node).any() && !is_write)) {
+    return GroupRole::kNone;
+  }
+  const auto inputs = node.inputs();
+  const bool can_read = std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
+    const c10::TypeKind kind = input->type()->kind();
+    return input->node()->opcode() == Opcode::kConstant || kind == c10::TypeKind::TensorType ||
+           kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType;
+  });
+  if (!can_read) {
+    return GroupRole::kNone;
+  }
+  if (is_write) {
+    return is_known_to_be_refused(node) ? GroupRole::kNone : GroupRole::kWrite;
+  }
+  if (is_index_view(node)) {
+    return GroupRole::kView;
+  }
+  if (may_copy(node)) {
+    return GroupRole::kCopy;
+  }
+  const bool has_rule = has_element_rule(node.op()) && (produces_new_tensor(node) || casts_to_other_dtype(node)) &&
+                        !is_known_to_be_refused(node);
+  return !has_rule ? GroupRole::kNone : may_fold(node.op()) ? GroupRole::kFold : GroupRole::kPointwise;
+}
+
+bool form_groups(Graph& graph, GroupMoves moves) {
+  const bool has_raised = moves == GroupMoves::kOperators && raise_reductions(graph);
+  return form_groups(graph.body(), moves, !may_change_sizes(graph)) || has_raised;
+}
+
+bool form_groups(Graph& graph) { return form_groups(graph, GroupMoves::kOperators); }
+
+}  // namespace sconce

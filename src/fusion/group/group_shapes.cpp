@@ -1,0 +1,285 @@
+#include "fusion/group/group_shapes.h"
+
+#include "fusion/program/channels.h"
+#include "fusion/program/folds.h"
+#include "fusion/program/operators.h"
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+// Returns whether a node in the block writes the tensor in place. The kernel may have written the element that a view picks,
+// or not yet.
+bool is_written_in(const Block& block, const Value& tensor) {
+  const auto uses = tensor.uses();
+  return (tensor.node()->owning_block() == &block && writes_in_place(*tensor.node())) ||
+         std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+           return use.index == 0 && use.user->owning_block() == &block && writes_in_place(*use.user);
+         });
+}
+
+DimSet first_dims(size_t count) { return ~DimSet() >> (DimSet().size() - count); }
+
+}  // namespace
+
+std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelArguments& arguments) {
+  GroupShapes shapes;
+  for (size_t i = 0; i < group.operands.size(); ++i) {
+    if (arguments.is_tensor(i)) {
+      const c10::IntArrayRef sizes = arguments.tensor(i).sizes();
+      shapes.shapes_[group.operands[i]] = {c10::DimVector(sizes.begin(), sizes.end()), std::nullopt, Rows::kWhole,
+                                           form_of(arguments.tensor(i)).strides, /*is_operand=*/true};
+    }
+  }
+  for (const Node* node : group.nodes) {
+    const bool is_view = is_index_view(*node) || node->opcode() == Opcode::kListUnpack;
+    if (!(is_view                  ? shapes.add_views(*node)
+          : may_copy(*node)        ? shapes.add_copy(*node)
+          : writes_in_place(*node) ? shapes.add_write(*node)
+                                   : shapes.add(*node))) {
+      return std::nullopt;
+    }
+  }
+  return shapes;
+}
+
+// Adds the result of an operator that computes. Returns whether one kernel can.
+bool GroupShapes::add(const Node& node) {
+  auto shape = align_channels(node) ? shape_of(node) : std::nullopt;
+  if (!shape) {
+    return false;
+  }
+  auto strides = may_fold(node.op()) ? contiguous_form(shape->sizes).strides : strides_of_result(node);
+  // Loops over rows write contiguous results; dimensions of one element may have any stride.
+  if (!strides || (shape->space && !is_contiguous({shape->sizes, *strides}))) {
+    return false;
+  }
+  shape->strides = std::move(*strides);
+  shapes_[node.output()] = std::move(*shape);
+  return true;
+}
+
+// Adds what an operator in place returns: its target, to whose sizes the operands must broadcast.
+bool GroupShapes::add_write(const Node& node) {
+  const Shape& target = shapes_.at(node.input(0));
+  auto shape = shape_of(node);
+  if (!shape || shape->space || shape->sizes != target.sizes || !has_places_of_its_own({target.sizes, target.strides})) {
+    return false;
+  }
+  shape->strides = target.strides;
+  shapes_[node.output()] = std::move(*shape);
+  return true;
+}
+
+// Adds the views that the node returns, or unpacks. A list of views has no shape.
+bool GroupShapes::add_views(const Node& node) {
+  for (const Value* output : node.outputs()) {
+    if (output->type()->kind() != c10::TypeKind::TensorType) {
+      continue;
+    }
+    const Value& viewed = *viewed_by(*output);
+    const Block& block = *node.owning_block();
+    if (is_written_in(block, viewed) || is_written_in(block, *output)) {
+      return false;
+    }
+    const Shape& base = shapes_.at(&viewed);
+    auto view = base.space ? std::nullopt : views_.of(*output, {base.sizes, base.strides});
+    if (!view) {
+      return false;
+    }
+    shapes_[output] = {std::move(view->form.sizes), std::nullopt, Rows::kWhole, std::move(view->form.strides)};
+  }
+  return true;
+}
+
+// Adds a copy: its elements in their order, which may have other sizes.
+bool GroupShapes::add_copy(const Node& node) {
+  const Shape& base = shapes_.at(node.input(0));
+  auto sizes = base.space ? std::nullopt : copied_sizes(node, {base.sizes, base.strides});
+  if (!sizes) {
+    return false;
+  }
+  c10::DimVector strides = contiguous_form(*sizes).strides;
+  shapes_[node.output()] = {std::move(*sizes), RowSpace{base.sizes}, Rows::kWhole, std::move(strides)};
+  return true;
+}
+
+c10::DimVector GroupShapes::written_strides(const Value& value) const {
+  const Shape& shape = shapes_.at(&value);
+  return shape.space ? contiguous_form(shape.space->sizes).strides : shape.strides;
+}
+
+std::optional<View> GroupShapes::viewed(const Value& value, std::span<const Value* const> views) const {
+  View whole{{sizes_of(value), strides_of(value)}};
+  for (const Value* each : views) {
+    if (keeps_elements(*each)) {
+      continue;
+    }
+    const c10::DimVector& sizes = sizes_of(*viewed_by(*each));
+    auto view = views_.of(*each, {sizes, broadcast_strides(whole.form, sizes)});
+    if (!view) {
+      return std::nullopt;
+    }
+    view->offset += whole.offset;
+    whole = std::move(*view);
+  }
+  return whole;
+}
+
+RowSpace GroupShapes::space_of(const Value& value) const {
+  const Shape& shape = shapes_.at(&value);
+  return shape.space ? *shape.space : RowSpace{shape.sizes};
+}
+
+// Aligns tensors with one element for each channel to the node's first operand. Returns false if they have another use that
+// is aligned otherwise, or are not such tensors, or are computed in the group: of what they are computed is not aligned.
+bool GroupShapes::align_channels(const Node& node) {
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    const auto known = shapes_.find(node.input(i));
+    if (!is_of_channels(node.op(), i) || known == shapes_.end()) {
+      continue;
+    }
+    const c10::DimVector& input = shapes_.at(node.input(0)).sizes;
+    c10::DimVector& sizes = known->second.sizes;
+    if (input.size() < 2 || sizes.size() != 1 || sizes[0] != input[1] || !known->second.is_operand ||
+        node.input(i)->uses().size() != 1) {
+      return false;
+    }
+    sizes.resize(1);
+    sizes.resize(input.size() - 1, 1);
+    known->second.strides.resize(sizes.size(), 0);
+  }
+  return true;
+}
+
+// Returns the strides that LibTorch gives the result of a node that folds nothing; nothing if they are not known.
+std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node) const {
+  std::vector<Form> forms;
+  bool has_number = false;
+  bool has_channels = false;
+  for (size_t i = 0; i < node.inputs().size(); ++i) {
+    if (const auto known = shapes_.find(node.input(i)); known == shapes_.end()) {
+      has_number = has_number || is_operand_of_iterator(node.op(), i);
+    } else if (is_of_channels(node.op(), i)) {
+      has_channels = true;
+    } else {
+      forms.push_back({known->second.sizes, known->second.strides});
+    }
+  }
+  const ResultForm kind = result_form_of(node.op());
+  if (kind == ResultForm::kSame) {
+    return forms.at(0).strides;
+  }
+  std::vector<const Form*> operands;
+  for (const Form& form : forms) {
+    operands.push_back(&form);
+  }
+  if (kind == ResultForm::kReversedOperands) {
+    std::reverse(operands.begin(), operands.end());
+  }
+  const auto form = pointwise_form(operands, has_number);
+  // Norms of channels return images that are contiguous or channels-last.
+  if (!form || (has_channels && !is_contiguous(*form) && !is_channels_last(*form))) {
+    return std::nullopt;
+  }
+  return kind == ResultForm::kContiguous ? contiguous_form(form->sizes).strides : form->strides;
+}
+
+std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const {
+  Shape result;
+  bool has_dropped = false;
+  bool has_other = false;  // than values with dropped dimensions
+  for (const Value* input : node.inputs()) {
+    const auto known = shapes_.find(input);
+    if (known == shapes_.end()) {
+      continue;
+    }
+    const Shape& shape = known->second;
+    const auto together = broadcast_sizes(result.sizes, shape.sizes);
+    if (!together || (result.space && shape.space && *result.space != *shape.space)) {
+      return std::nullopt;
+    }
+    if (needs_equal_operands(op_of_elements(node.op())) &&
+        (!is_dense({shape.sizes, shape.strides}) || (input != node.input(0) && result.sizes != shape.sizes))) {
+      return std::nullopt;
+    }
+    result.sizes = *together;
+    result.space = shape.space ? shape.space : result.space;
+    has_dropped = has_dropped || shape.rows == Rows::kRowDropped;
+    has_other = has_other || (shape.rows != Rows::kRowDropped && !shape.sizes.empty());
+  }
+  if (may_fold(node.op())) {
+    return fold(node);
+  }
+  return result.space ? in_space(std::move(result), has_dropped, has_other) : std::optional(std::move(result));
+}
+
+// Returns how a value stands to its space; nothing if a dimension is neither one of the space nor broadcast along it.
+std::optional<GroupShapes::Shape> GroupShapes::in_space(Shape result, bool has_dropped, bool has_other) {
+  const RowSpace& space = *result.space;
+  const c10::DimVector& whole = space.sizes;
+  const size_t dropped = space.folded_dims.count();
+  // Where the first dimensions are gone, those that are left stand in their places.
+  const bool are_first = space.folded_dims == first_dims(dropped);
+  if (has_dropped && (!has_other || (are_first && result.sizes == c10::IntArrayRef(whole).slice(dropped)))) {
+    result.rows = Rows::kRowDropped;
+    return result;
+  }
+  if ((has_dropped && !are_first) || result.sizes.size() != whole.size() || broadcast_sizes(result.sizes, whole) != whole) {
+    return std::nullopt;
+  }
+  if (result.sizes == whole) {
+    return result;
+  }
+  for (size_t dim = 0; dim < whole.size(); ++dim) {
+    if (result.sizes[dim] != (space.folded_dims[dim] ? 1 : whole[dim])) {
+      return std::nullopt;
+    }
+  }
+  result.rows = Rows::kRowKept;
+  return result;
+}
+
+std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
+  const Shape& operand = shapes_.at(node.input(0));
+  const auto how = fold_of(node, static_cast<int64_t>(operand.sizes.size()));
+  if (!how || how->dims.none()) {
+    return std::nullopt;
+  }
+  const RowSpace space{operand.sizes, how->dims};
+  if (operand.rows != Rows::kWhole || (operand.space && *operand.space != space)) {
+    return std::nullopt;
+  }
+  if (how->is_composed && is_contiguous({operand.sizes, operand.strides}) &&
+      operand.strides != contiguous_form(operand.sizes).strides) {
+    return std::nullopt;
+  }
+  // Weights have one element for each that is folded. The operator rejects others, also those that broadcast. What is
+  // computed of rows has one element for each row instead.
+  c10::DimVector folded;
+  c10::DimVector kept;
+  c10::DimVector with_ones;
+  for (size_t dim = 0; dim < space.sizes.size(); ++dim) {
+    const bool is_folded = space.folded_dims[dim];
+    (is_folded ? folded : kept).push_back(space.sizes[dim]);
+    with_ones.push_back(is_folded ? 1 : space.sizes[dim]);
+  }
+  if (how->sizes && c10::IntArrayRef(folded) != c10::IntArrayRef(*how->sizes)) {
+    return std::nullopt;
+  }
+  for (const Value* input : node.inputs().slice(1)) {
+    const auto known = shapes_.find(input);
+    if (known != shapes_.end() && (known->second.sizes != folded || known->second.space)) {
+      return std::nullopt;
+    }
+  }
+  switch (how->result) {
+    case Fold::Result::kWhole: return Shape{operand.sizes, space, Rows::kWhole};
+    case Fold::Result::kKept: return Shape{std::move(with_ones), space, Rows::kRowKept};
+    case Fold::Result::kDropped: return Shape{std::move(kept), space, Rows::kRowDropped};
+  }
+  return std::nullopt;
+}
+
+}  // namespace sconce

@@ -1,0 +1,278 @@
+#include "fusion/program/folds.h"
+
+#include <ATen/WrapDimUtils.h>
+
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+namespace sconce {
+namespace {
+
+// Returns the last `count` of `rank` dimensions.
+DimSet last_dims(int64_t count, int64_t rank) {
+  DimSet dims;
+  for (int64_t dim = rank - count; dim < rank; ++dim) {
+    dims.set(static_cast<size_t>(dim));
+  }
+  return dims;
+}
+
+// Returns nothing for dimensions that the operator rejects.
+std::optional<DimSet> dims_of(c10::ArrayRef<int64_t> named, int64_t rank) {
+  DimSet dims;
+  for (const int64_t dim : named) {
+    const auto place = static_cast<size_t>(dim < 0 ? dim + rank : dim);
+    if (dim < -rank || dim >= rank || dims[place]) {
+      return std::nullopt;
+    }
+    dims.set(place);
+  }
+  return dims;
+}
+
+// (self, dim, …)
+std::optional<Fold> fold_last(const Node& node, int64_t rank) {
+  const c10::IValue* dim = node.input(1)->constant();
+  const bool is_last = dim != nullptr && dim->isInt() && rank > 0 && (dim->toInt() == -1 || dim->toInt() == rank - 1);
+  return is_last ? std::optional(Fold{last_dims(1, rank), Fold::Result::kWhole}) : std::nullopt;
+}
+
+// (self, dim, keepdim, …)
+std::optional<Fold> fold_one_away(const Node& node, int64_t rank) {
+  const c10::IValue* dim = node.input(1)->constant();
+  const c10::IValue* keeps = node.input(2)->constant();
+  if (dim == nullptr || !dim->isInt() || keeps == nullptr || !keeps->isBool()) {
+    return std::nullopt;
+  }
+  const auto dims = dims_of({dim->toInt()}, rank);
+  return dims ? std::optional(Fold{*dims, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped}) : std::nullopt;
+}
+
+// Dimensions and keepdim at these positions; no dimensions, or None, mean all.
+template <size_t kDims = 1, size_t kKeeps = 2>
+std::optional<Fold> fold_several(const Node& node, int64_t rank) {
+  const c10::IValue* given = node.input(kDims)->constant();
+  const c10::IValue* keeps = node.input(kKeeps)->constant();
+  if (given == nullptr || keeps == nullptr || !keeps->isBool() || !(given->isIntList() || given->isNone())) {
+    return std::nullopt;
+  }
+  const std::vector<int64_t> named = given->isNone() ? std::vector<int64_t>{} : given->toIntVector();
+  const auto dims = named.empty() ? std::optional(last_dims(rank, rank)) : dims_of(named, rank);
+  return dims ? std::optional(Fold{*dims, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped}) : std::nullopt;
+}
+
+std::optional<Fold> fold_all(const Node& /*node*/, int64_t rank) {
+  return Fold{last_dims(rank, rank), Fold::Result::kDropped};
+}
+
+// (input, normalized_shape, …)
+template <bool kIsComposed>
+std::optional<Fold> fold_normalized(const Node& node, int64_t rank) {
+  const c10::IValue* shape = node.input(1)->constant();
+  if (shape == nullptr || !shape->isIntList()) {
+    return std::nullopt;
+  }
+  const std::vector<int64_t> sizes = shape->toIntVector();
+  const auto count = static_cast<int64_t>(sizes.size());
+  return count <= rank ? std::optional(Fold{last_dims(count, rank), Fold::Result::kWhole, kIsComposed, sizes})
+                       : std::nullopt;
+}
+
+// Writes an operator of one floating tensor, computed in float32 or float64.
+template <typename Compute>
+Result write_of_floats(Writing& w, Compute compute) {
+  const c10::ScalarType dtype = w[0].value.type;
+  return w.is_tensor(0) && c10::isFloatingType(dtype) ? Result(w.done(compute(w.as(0, dtype)), dtype)) : std::nullopt;
+}
+
+Element mean_of(Writing& w, Element x) {
+  return w.b.apply(MachineOp::kDiv, w.b.apply(MachineOp::kSum, x), w.b.row_length(x.type));
+}
+
+// softmax(self, dim, dtype)
+Result write_softmax(Writing& w) {
+  return !w.is_none(2) ? std::nullopt : write_of_floats(w, [&](Element x) {
+    const Element from_largest = w.b.apply(MachineOp::kSub, x, w.b.apply(MachineOp::kLargest, x));
+    const Element exp = w.b.apply(MachineOp::kExp, from_largest);
+    return w.b.apply(MachineOp::kDiv, exp, w.b.apply(MachineOp::kSum, exp));
+  });
+}
+
+Result write_log_softmax(Writing& w) {
+  return !w.is_none(2) ? std::nullopt : write_of_floats(w, [&](Element x) {
+    const Element from_largest = w.b.apply(MachineOp::kSub, x, w.b.apply(MachineOp::kLargest, x));
+    const Element sum = w.b.apply(MachineOp::kSum, w.b.apply(MachineOp::kExp, from_largest));
+    return w.b.apply(MachineOp::kSub, from_largest, w.b.apply(MachineOp::kLog, sum));
+  });
+}
+
+// sum(self, dim, keepdim, dtype), mean(…), sum(self, dtype), mean(self, dtype): the dtype is the last argument
+Result write_sum_of_row(Writing& w) {
+  return !w.is_none(w.size() - 1) ? std::nullopt
+                                  : write_of_floats(w, [&](Element x) { return w.b.apply(MachineOp::kSum, x); });
+}
+Result write_mean_of_row(Writing& w) {
+  return !w.is_none(w.size() - 1) ? std::nullopt : write_of_floats(w, [&](Element x) { return mean_of(w, x); });
+}
+
+// amax(self, dim, keepdim), amin(…)
+template <MachineOp kOp>
+Result write_extreme(Writing& w) {
+  return write_of_floats(w, [&](Element x) { return w.b.apply(kOp, x); });
+}
+
+// prod(self, dim, keepdim, dtype), prod(self, dtype)
+Result write_product_of_row(Writing& w) {
+  return !w.is_none(w.size() - 1) ? std::nullopt
+                                  : write_of_floats(w, [&](Element x) { return w.b.apply(MachineOp::kProduct, x); });
+}
+
+// logsumexp(self, dim, keepdim)
+Result write_log_of_sum_of_row(Writing& w) {
+  return write_of_floats(w, [&](Element x) {
+    const Element largest = w.b.apply(MachineOp::kLargest, x);
+    const Element infinity = w.literal(std::numeric_limits<double>::infinity(), x);
+    const Element is_infinite = w.equal(w.b.apply(MachineOp::kAbs, largest), infinity);
+    const Element from = w.select(is_infinite, w.literal(0, x), largest);
+    const Element sum = w.b.apply(MachineOp::kSum, w.b.apply(MachineOp::kExp, w.sub(x, from)));
+    return w.add(w.b.apply(MachineOp::kLog, sum), from);
+  });
+}
+
+// norm(self, p, dim, keepdim), norm(self, p), linalg_vector_norm(self, ord, dim, keepdim, dtype): of order 1, 2 or infinity
+Result write_norm_of_row(Writing& w) {
+  if ((!w.is_none(1) && !w.is_number(1)) || (w.size() == 5 && !w.is_none(4))) {
+    return std::nullopt;
+  }
+  const double order = w.number(1).value_or(2);
+  if (order != 1 && order != 2 && !std::isinf(order)) {
+    return std::nullopt;
+  }
+  return write_of_floats(w, [&](Element x) {
+    const Element size = w.b.apply(MachineOp::kAbs, x);
+    return order == 1   ? w.b.apply(MachineOp::kSum, size)
+           : order == 2 ? w.b.apply(MachineOp::kSqrt, w.b.apply(MachineOp::kSum, w.mul(x, x)))
+                        : w.b.apply(order > 0 ? MachineOp::kLargest : MachineOp::kSmallest, size);
+  });
+}
+
+// var(self, dim, correction, keepdim), var(self, dim, unbiased, keepdim), var(self, unbiased); std(…)
+template <size_t kCorrection, bool kIsRoot>
+Result write_variance_of_row(Writing& w) {
+  if (!w.is_none(kCorrection) && !w.is_number(kCorrection)) {
+    return std::nullopt;
+  }
+  // `unbiased` is a correction of 1. LibTorch takes one of NaN for larger than every length.
+  const double given = w.number(kCorrection).value_or(1);
+  const double correction = std::isnan(given) ? std::numeric_limits<double>::infinity() : given;
+  return write_of_floats(w, [&](Element x) {
+    const Element centered = w.sub(x, mean_of(w, x));
+    const Element sum = w.b.apply(MachineOp::kSum, w.mul(centered, centered));
+    const Element count = w.sub(w.b.row_length(x.type), w.literal(correction, x));
+    const Element variance = w.div(sum, w.b.apply(MachineOp::kMax, w.literal(0, x), count));
+    return kIsRoot ? w.b.apply(MachineOp::kSqrt, variance) : variance;
+  });
+}
+
+// rms_norm(input, normalized_shape, weight, eps)
+Result write_rms_norm(Writing& w) {
+  const c10::ScalarType dtype = w.type(0);
+  const bool has_weight = w.is_tensor(2) && w.type(2) == dtype;
+  if ((!w.is_none(2) && !has_weight) || (!w.is_none(3) && !w.is_number(3)) || c10::isReducedFloatingType(dtype)) {
+    return std::nullopt;
+  }
+  const double epsilon = w.number(3).value_or(dtype == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                                   : std::numeric_limits<float>::epsilon());
+  return write_of_floats(w, [&](Element x) {
+    const Element mean = w.add(mean_of(w, w.mul(x, x)), w.literal(epsilon, x));
+    const Element y = w.mul(x, w.inverse(w.b.apply(MachineOp::kSqrt, mean)));
+    return has_weight ? w.mul(y, w.as(2, dtype)) : y;
+  });
+}
+
+// layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable)
+Result write_layer_norm(Writing& w) {
+  const auto is_like_input = [&](size_t i) { return w.is_tensor(i) && w[i].value.type == w[0].value.type; };
+  if (!(w.is_none(2) || is_like_input(2)) || !(w.is_none(3) || is_like_input(3)) || !w.is_number(4)) {
+    return std::nullopt;
+  }
+  return write_of_floats(w, [&](Element x) {
+    const Element centered = w.b.apply(MachineOp::kSub, x, mean_of(w, x));
+    const Element variance = mean_of(w, w.b.apply(MachineOp::kMul, centered, centered));
+    const Element deviation = w.b.apply(MachineOp::kSqrt, w.b.apply(MachineOp::kAdd, variance, w.as(4, x.type)));
+    Element y = w.b.apply(MachineOp::kMul, centered, w.b.apply(MachineOp::kDiv, w.literal(1, x), deviation));
+    if (w.is_tensor(2)) {
+      y = w.b.apply(MachineOp::kMul, y, w.as(2, w[0].value.type));
+    }
+    return w.is_tensor(3) ? w.b.apply(MachineOp::kAdd, y, w.as(3, w[0].value.type)) : y;
+  });
+}
+
+struct FoldRule {
+  std::optional<Fold> (*dims)(const Node& node, int64_t rank);
+  Result (*write)(Writing& w);
+};
+
+const FoldRule* rule_of(const Op& op) {
+  static const auto* const rules = new std::unordered_map<c10::OperatorName, FoldRule>{
+      {{"aten::softmax", "int"}, {fold_last, write_softmax}},
+      {{"aten::log_softmax", "int"}, {fold_last, write_log_softmax}},
+      {{"aten::sum", ""}, {fold_all, write_sum_of_row}},
+      {{"aten::sum", "dim_IntList"}, {fold_several<>, write_sum_of_row}},
+      {{"aten::mean", ""}, {fold_all, write_mean_of_row}},
+      {{"aten::mean", "dim"}, {fold_several<>, write_mean_of_row}},
+      {{"aten::amax", ""}, {fold_several<>, write_extreme<MachineOp::kLargest>}},
+      {{"aten::amin", ""}, {fold_several<>, write_extreme<MachineOp::kSmallest>}},
+      {{"aten::prod", ""}, {fold_all, write_product_of_row}},
+      {{"aten::prod", "dim_int"}, {fold_one_away, write_product_of_row}},
+      {{"aten::logsumexp", ""}, {fold_several<>, write_log_of_sum_of_row}},
+      {{"aten::norm", "Scalar"}, {fold_all, write_norm_of_row}},
+      {{"aten::norm", "ScalarOpt_dim"}, {fold_several<2, 3>, write_norm_of_row}},
+      {{"aten::linalg_vector_norm", ""}, {fold_several<2, 3>, write_norm_of_row}},
+      {{"aten::var", ""}, {fold_all, write_variance_of_row<1, false>}},
+      {{"aten::var", "dim"}, {fold_several<1, 3>, write_variance_of_row<2, false>}},
+      {{"aten::var", "correction"}, {fold_several<1, 3>, write_variance_of_row<2, false>}},
+      {{"aten::std", ""}, {fold_all, write_variance_of_row<1, true>}},
+      {{"aten::std", "dim"}, {fold_several<1, 3>, write_variance_of_row<2, true>}},
+      {{"aten::std", "correction"}, {fold_several<1, 3>, write_variance_of_row<2, true>}},
+      {{"aten::rms_norm", ""}, {fold_normalized<true>, write_rms_norm}},
+      {{"aten::layer_norm", ""}, {fold_normalized<false>, write_layer_norm}},
+  };
+  const auto found = op.schema == nullptr ? rules->end() : rules->find(op.schema->operator_name());
+  return found == rules->end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+bool may_fold(const Op& op) { return rule_of(op) != nullptr; }
+
+std::optional<Fold> fold_of(const Node& node, int64_t rank) {
+  return rank <= static_cast<int64_t>(DimSet().size()) ? rule_of(node.op())->dims(node, rank) : std::nullopt;
+}
+
+bool may_share_kernel(const Node& fold, const Node& other) {
+  struct Folded {
+    DimSet dims;
+    int64_t rank;
+    bool are_last;
+    bool operator==(const Folded&) const = default;
+  };
+  // If the rank is unknown, the first dimension counts as an outer one.
+  const auto folded = [](const Node& node) {
+    const TensorFacts* facts = node.input(0)->facts();
+    const bool is_known = facts != nullptr && facts->sizes;
+    const auto rank = static_cast<int64_t>(is_known ? facts->sizes->size() : DimSet().size());
+    const auto how = fold_of(node, rank);
+    const DimSet dims = how ? how->dims : DimSet();
+    return Folded{dims, rank,
+                  is_known ? dims == last_dims(static_cast<int64_t>(dims.count()), rank) : !dims[0] || dims.all()};
+  };
+  const Folded a = folded(fold);
+  const Folded b = folded(other);
+  return (a.are_last && b.are_last) || a == b;
+}
+
+std::optional<Element> write_fold(Writing& writing, const Op& op) { return rule_of(op)->write(writing); }
+
+}  // namespace sconce

@@ -1,0 +1,191 @@
+#include "kernels/packed/tiled_product.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// The elements of a column that are multiplied before those of the next panel are: so many of all rows of a block, and of
+// the panel, stay in the cache.
+constexpr int64_t kMostDepth = 768;
+// What the rows of a block may take in the cache.
+constexpr int64_t kMostElements = 96 * 1024;
+constexpr int64_t kFewestRows = 192;
+
+int64_t divide_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
+
+// Part `i` of `parts` alike parts of a range.
+std::pair<int64_t, int64_t> part_of(int64_t size, int64_t parts, int64_t i) {
+  return {size * i / parts, size * (i + 1) / parts};
+}
+
+// How the work is cut: into parts of the rows times parts of the panels.
+struct Cut {
+  int64_t rows = 1;
+  int64_t panels = 1;
+};
+
+// Returns the parts for several threads. `units`, `panels`: what can be divided.
+Cut cut_for(int64_t threads, int64_t units, int64_t panels, bool has_more_weights) {
+  const auto is_even = [&](int64_t parts) { return parts % threads == 0 || parts >= 8 * threads; };
+  if (units >= threads && (!has_more_weights || panels < threads)) {
+    return {.rows = threads * std::clamp<int64_t>(units / threads, 1, 4)};
+  }
+  if (is_even(panels) || units < threads) {
+    return {.panels = std::min(panels, threads * 8)};
+  }
+  return {.rows = threads, .panels = panels};  // a panel at a time, which all threads share
+}
+
+}  // namespace
+
+void for_rows(int64_t rows, int64_t columns, const RowsFunction& function) {
+  constexpr int64_t kElementsWorthAFork = 1 << 15;
+  at::parallel_for(0, rows, kElementsWorthAFork / columns + 1, function);
+}
+
+struct TiledProduct::Block {
+  const float* packed;
+  const TiledRows& all_rows;
+  float* out;
+  const float* bounds;
+  RowsFunction then;  // is called with the rows of each block; null if blocks have not all panels
+  bool is_vector;     // there is one row in all
+  Part part;
+  const float* const* rows = nullptr;
+};
+
+TiledProduct::TiledProduct(Panels panels, std::vector<int64_t> offsets, int64_t depth)
+    : panels_(std::move(panels)), offsets_(std::move(offsets)), runs_(panels_.depth() / depth), depth_(depth) {}
+
+void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, const float* bounds,
+                       const RowsFunction& then) const {
+  const auto panels = static_cast<int64_t>(panels_.panels().size());
+  const Block all = {.packed = packed,
+                     .all_rows = rows,
+                     .out = out,
+                     .bounds = bounds,
+                     .then = then,
+                     .is_vector = rows.count == 1,
+                     .part = {.last_row = rows.count, .last_panel = panels}};
+  // A single row waits for the memory of its weights.
+  const int64_t work = std::max<int64_t>(rows.count, 4) * panels_.elements();
+  const int64_t threads =
+      work < kMultiplicationsWorthAFork || at::in_parallel_region() ? 1 : static_cast<int64_t>(at::get_num_threads());
+  if (threads == 1) {
+    run_block(all);
+    return;
+  }
+  const int64_t units = rows.count / rows.unit;
+  const Cut cut = cut_for(threads, divide_up(rows.count, std::max<int64_t>(rows.unit, 24)), panels,
+                          panels_.elements() > rows.count * rows.elements);
+  std::atomic<int64_t> next = 0;
+  at::parallel_for(0, std::min(threads, cut.rows * cut.panels), 1, [&](int64_t, int64_t) {
+    for (int64_t i = next++; i < cut.rows * cut.panels; i = next++) {
+      Block block = all;
+      if (cut.panels > 1) {
+        block.then = nullptr;
+      }
+      std::tie(block.part.first_row, block.part.last_row) = part_of(units, cut.rows, i % cut.rows);
+      block.part.first_row *= rows.unit;
+      block.part.last_row *= rows.unit;
+      std::tie(block.part.first_panel, block.part.last_panel) = part_of(panels, cut.panels, i / cut.rows);
+      run_block(block);
+    }
+  });
+  if (then && cut.panels > 1) {
+    for_rows(rows.count, panels_.columns(), then);
+  }
+}
+
+void TiledProduct::run_part(const float* packed, const TiledRows& rows, float* out, const Part& part,
+                            const RowsFunction& then) const {
+  run_block({.packed = packed,
+             .all_rows = rows,
+             .out = out,
+             .bounds = nullptr,
+             .then = then,
+             .is_vector = rows.count == 1,
+             .part = part});
+}
+
+void TiledProduct::run_block(const Block& all) const {
+  static thread_local std::vector<const float*> found;
+  const TiledRows& rows = all.all_rows;
+  const int64_t of_row = std::max<int64_t>(1, std::min(rows.elements, kMostDepth));
+  const int64_t units = (all.part.last_row - all.part.first_row) / rows.unit;
+  // The result of a block stays in the cache, too, unless its weights would be read for few rows.
+  const int64_t most = std::max(kFewestRows, kMostElements / (of_row + panels_.columns()));
+  const int64_t parts = divide_up(units * rows.unit, most);
+  for (int64_t k = 0; k < std::min(parts, units); ++k) {
+    Block block = all;
+    const auto [first, last] = part_of(units, std::min(parts, units), k);
+    block.part.first_row = all.part.first_row + first * rows.unit;
+    block.part.last_row = all.part.first_row + last * rows.unit;
+    found.resize(static_cast<size_t>(block.part.last_row - block.part.first_row));
+    rows.find(block.part.first_row, block.part.last_row, found.data());
+    block.rows = found.data();
+    // All panels for some of the depth, and then for more of it.
+    const int64_t depth_parts = divide_up(depth_, kMostDepth);
+    const int64_t runs_together = depth_parts > 1 ? 1 : std::max<int64_t>(1, kMostDepth / depth_);
+    for (int64_t run = 0; run < runs_; run += runs_together) {
+      for (int64_t i = 0; i < depth_parts; ++i) {
+        const auto [first_depth, last_depth] = part_of(depth_, depth_parts, i);
+        for (int64_t p = block.part.first_panel; p < block.part.last_panel; ++p) {
+          const Panels::Panel& panel = panels_.panels()[static_cast<size_t>(p)];
+          const Panels::Panel& next = panels_.panels()[static_cast<size_t>(p + 1 < block.part.last_panel ? p + 1 : p)];
+          const int64_t begin = (run * depth_ + first_depth) * next.vectors * panels_.kernels().lanes;
+          run_panel(block, panel, block.packed + next.begin + begin, run, std::min(runs_together, runs_ - run), first_depth,
+                    last_depth - first_depth);
+        }
+      }
+    }
+    if (all.then) {
+      all.then(block.part.first_row, block.part.last_row);
+    }
+  }
+}
+
+void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, const float* next, int64_t first_run,
+                             int64_t runs, int64_t first, int64_t depth) const {
+  const TileKernels& kernels = panels_.kernels();
+  const int64_t width = panel.vectors * kernels.lanes;
+  const int64_t* const offsets = offsets_.data() + panel.group * runs_ + first_run;
+  const bool begins = first_run == 0 && first == 0;
+  const bool ends = first_run + runs == runs_ && first + depth == depth_;
+  int64_t shifted = offsets[0] + first;
+  Tile tile{.offsets = first == 0 ? offsets : &shifted,
+            .runs = runs,
+            .depth = depth,
+            .panel = block.packed + panel.begin + (first_run * depth_ + first) * width,
+            .run_distance = depth_ * width,
+            .out_distance = panels_.columns(),
+            .last = static_cast<int>(panel.columns - (panel.vectors - 1) * kernels.lanes),
+            .bias = begins && !block.part.adds ? block.packed + panel.bias : nullptr,
+            .bounds = ends ? block.bounds : nullptr};
+  const int64_t count = block.part.last_row - block.part.first_row;
+  const int64_t tiles = divide_up(count, kernels.rows[panel.vectors - 1]);
+  // The first tiles prefetch the weights of the next panel, line by line.
+  const int64_t line = 64 / static_cast<int64_t>(sizeof(float));
+  const int64_t lines = divide_up(width, line);
+  for (int64_t i = 0; i < tiles; ++i) {
+    const auto [begin, end] = part_of(count, tiles, i);
+    tile.rows = block.rows + begin;
+    tile.out = block.out + (block.part.first_row + begin) * panels_.columns() + panel.column;
+    const bool prefetches = tiles < lines ? i == 0 : i < lines;
+    tile.ahead = prefetches ? next + (tiles < lines ? 0 : i * runs * depth * line) : tile.panel;
+    tile.ahead_step = !prefetches ? 0 : tiles < lines ? width : line;
+    tile.ahead_distance = prefetches && tiles < lines ? line : 0;
+    if (block.is_vector && begins && ends && !block.part.adds) {
+      kernels.compute_vector[panel.vectors - 1](tile);
+    } else {
+      kernels.compute[panel.vectors - 1][end - begin - 1](tile);
+    }
+  }
+}
+
+}  // namespace sconce

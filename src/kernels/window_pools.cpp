@@ -1,0 +1,245 @@
+// Pools over windows of contiguous images, block of channels by block, and the gradients of averages.
+//
+// LibTorch computes them pixel by pixel: 4 to 14 ns an element that is read.
+#include "kernels/kernel_table.h"
+#include "kernels/packed/block_convolution.h"
+#include "kernels/packed/channel_blocks.h"
+#include "kernels/packed/scratch.h"
+#include "kernels/packed/tiled_product.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace sconce {
+namespace {
+
+thread_local Scratch pooled_block;
+
+// Windows over images, and the sizes of what they give.
+struct WindowForm {
+  int64_t images = 0;
+  int64_t channels = 0;
+  std::array<int64_t, 2> image = {};
+  std::array<int64_t, 2> window = {};
+  std::array<int64_t, 2> stride = {};
+  std::array<int64_t, 2> padding = {};
+  std::array<int64_t, 2> out = {};
+
+  int64_t pixels_in() const { return image[0] * image[1]; }
+  int64_t pixels_out() const { return out[0] * out[1]; }
+  std::vector<int64_t> sizes() const { return {images, channels, out[0], out[1]}; }
+};
+
+bool is_image_batch(const at::Tensor& tensor) {
+  return tensor.dim() == 4 && tensor.scalar_type() == at::kFloat && tensor.numel() > 0 && tensor.is_contiguous() &&
+         tensor.suggest_memory_format() == at::MemoryFormat::Contiguous;
+}
+
+// Returns nothing for numbers that LibTorch rejects.
+std::optional<std::array<int64_t, 2>> pair_of(const c10::IValue& value, int64_t least) {
+  if (!value.isIntList()) {
+    return std::nullopt;
+  }
+  const auto given = value.toIntVector();
+  if ((given.size() != 1 && given.size() != 2) || given.front() < least || given.back() < least) {
+    return std::nullopt;
+  }
+  return std::array<int64_t, 2>{given.front(), given.back()};
+}
+
+// The arguments come one after the other: window, stride (empty: the window), padding. Returns nothing for what LibTorch's
+// operator computes or rejects.
+std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelArguments& arguments, size_t first,
+                                          bool rounds_up) {
+  const auto window = pair_of(arguments.value(first), 1);
+  const c10::IValue& strides = arguments.value(first + 1);
+  const auto stride = strides.isIntList() && strides.toIntVector().empty() ? window : pair_of(strides, 1);
+  const auto padding = pair_of(arguments.value(first + 2), 0);
+  if (arguments.is_exact() || direct_kernels() == nullptr || !is_image_batch(image) || !window || !stride || !padding ||
+      image.size(2) * image.size(3) > kMostPixelsOfBlock) {
+    return std::nullopt;
+  }
+  WindowForm form{.images = image.size(0),
+                  .channels = image.size(1),
+                  .image = {image.size(2), image.size(3)},
+                  .window = *window,
+                  .stride = *stride,
+                  .padding = *padding};
+  for (size_t dim = 0; dim < 2; ++dim) {
+    const int64_t step = form.stride[dim];
+    const int64_t room = form.image[dim] + 2 * form.padding[dim] - form.window[dim];
+    if (room < 0 || 2 * form.padding[dim] > form.window[dim]) {
+      return std::nullopt;
+    }
+    form.out[dim] = (room + (rounds_up ? step - 1 : 0)) / step + 1;
+    // The last window begins in the image, or before it.
+    if (rounds_up && (form.out[dim] - 1) * step >= form.image[dim] + form.padding[dim]) {
+      --form.out[dim];
+    }
+  }
+  if (form.pixels_out() > kMostPixelsOfBlock) {
+    return std::nullopt;
+  }
+  return form;
+}
+
+// max_pool2d and max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)
+template <bool kFindsIndices>
+class MaximumOfWindows final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
+    const auto form = form_of_windows(arguments.tensor(0), arguments, 1, arguments.value(5).toBool());
+    const auto dilation = pair_of(arguments.value(4), 1);
+    if (!form || dilation != std::array<int64_t, 2>{1, 1}) {
+      return false;
+    }
+    form_ = *form;
+    results[0].place(form_.sizes(), {}, at::kFloat);
+    if constexpr (kFindsIndices) {
+      results[1].place(form_.sizes(), {}, at::kLong);
+    }
+    return true;
+  }
+  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
+    return prepare(arguments, results);
+  }
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    const auto* images = static_cast<const float*>(arguments.data(0));
+    auto* out = static_cast<float*>(results[0].data);
+    const ChannelBlocks blocks(form_.channels);
+    const int64_t of_item = form_.pixels_out() * form_.window[0] * form_.window[1] * blocks.lanes();
+    at::parallel_for(0, form_.images * blocks.count(), kMultiplicationsWorthAFork / of_item + 1,
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t i = begin; i < end; ++i) {
+                         int64_t* indices = nullptr;
+                         if constexpr (kFindsIndices) {
+                           indices = static_cast<int64_t*>(results[1].data);
+                         }
+                         run_block(blocks, i % form_.images, i / form_.images, images, out, indices);
+                       }
+                     });
+  }
+
+ private:
+  void run_block(const ChannelBlocks& blocks, int64_t image, int64_t block, const float* images, float* out,
+                 int64_t* indices) const {
+    const int64_t lanes = blocks.lanes();
+    const int64_t pixels = form_.pixels_out();
+    float* in = pooled_block.of((form_.pixels_in() + 3 * pixels) * lanes);
+    float* most = in + form_.pixels_in() * lanes;
+    float* found = most + pixels * lanes;
+    float* planes = found + pixels * lanes;
+    const AxisTaps rows = AxisTaps::of_window(form_.window[0], form_.padding[0], 1);
+    const AxisTaps columns = AxisTaps::of_window(form_.window[1], form_.padding[1], 1);
+    blocks.read(images, image, block, form_.pixels_in(), /*is_channels_last=*/false, in);
+    direct_kernels()->block_maximum({.rows = rows.axis(form_.image[0], form_.out[0], form_.stride[0]),
+                                     .columns = columns.axis(form_.image[1], form_.out[1], form_.stride[1]),
+                                     .in = in,
+                                     .out = most,
+                                     .indices = indices != nullptr ? reinterpret_cast<int32_t*>(found) : nullptr});
+    blocks.write(most, image, block, pixels, /*is_channels_last=*/false, out);
+    if (indices != nullptr) {
+      const int64_t channels = blocks.channels_of(block);
+      direct_kernels()->write_block(found, pixels, channels, planes);  // moves bits
+      std::copy_n(reinterpret_cast<const int32_t*>(planes), channels * pixels,
+                  indices + (image * form_.channels + blocks.first_channel(block)) * pixels);
+    }
+  }
+
+  WindowForm form_;
+};
+
+// Averages of whole windows: a depthwise convolution with equal weights.
+class AverageForm {
+ public:
+  // Returns false where windows reach beyond the image, or are divided by another number than their pixels.
+  bool set(const at::Tensor& image, const KernelArguments& arguments, size_t first) {
+    const auto form = form_of_windows(image, arguments, first, /*rounds_up=*/false);
+    if (!form || form->padding != std::array<int64_t, 2>{0, 0} || arguments.value(first + 3).toBool() ||
+        !arguments.value(first + 5).isNone()) {
+      return false;
+    }
+    sizes_ = form->sizes();
+    form_ = {.images = form->images,
+             .image = form->image,
+             .channels_in = form->channels,
+             .channels_out = form->channels,
+             .groups = form->channels,
+             .kernel = form->window,
+             .stride = form->stride,
+             .dilation = {1, 1},
+             .image_is_channels_last = false,
+             .result_is_channels_last = false};
+    const int64_t pixels = form->window[0] * form->window[1];
+    weights_.assign(static_cast<size_t>(form->channels * pixels), 1 / static_cast<float>(pixels));
+    return true;
+  }
+  const std::vector<int64_t>& sizes() const { return sizes_; }
+  const ConvolutionForm& form() const { return form_; }
+  const float* weights() const { return weights_.data(); }
+
+ private:
+  std::vector<int64_t> sizes_;  // of the result
+  ConvolutionForm form_;
+  std::vector<float> weights_;
+};
+
+// avg_pool2d(self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+class AverageOfWindows final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
+    if (!average_.set(arguments.tensor(0), arguments, 1)) {
+      return false;
+    }
+    results[0].place(average_.sizes(), {}, at::kFloat);
+    return true;
+  }
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    compute_convolution(average_.form(),
+                        {.image = static_cast<const float*>(arguments.data(0)),
+                         .weight = average_.weights(),
+                         .out = static_cast<float*>(results[0].data)},
+                        Bounds());
+  }
+
+ private:
+  AverageForm average_;
+};
+
+// avg_pool2d_backward(grad_output, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+class GradientOfAverages final : public PreparedKernel {
+ public:
+  bool prepare(const KernelArguments& arguments, KernelResults results) override {
+    const at::Tensor& gradient = arguments.tensor(0);
+    const at::Tensor& image = arguments.tensor(1);
+    if (!average_.set(image, arguments, 2) || !is_image_batch(gradient) ||
+        gradient.sizes() != c10::IntArrayRef(average_.sizes())) {
+      return false;
+    }
+    results[0].place(image.sizes(), {}, at::kFloat);
+    return true;
+  }
+  void run(const KernelArguments& arguments, KernelResults results) override {
+    compute_gradients(average_.form(), {.gradient = static_cast<const float*>(arguments.data(0)),
+                                        .weight = average_.weights(),
+                                        .of_image = static_cast<float*>(results[0].data)});
+  }
+
+ private:
+  AverageForm average_;
+};
+
+}  // namespace
+
+void add_window_pool_kernels(KernelTable& table) {
+  table[{"aten::max_pool2d", ""}] = {.make = make_kernel<MaximumOfWindows<false>>};
+  table[{"aten::max_pool2d_with_indices", ""}] = {.make = make_kernel<MaximumOfWindows<true>>};
+  table[{"aten::avg_pool2d", ""}] = {.make = make_kernel<AverageOfWindows>};
+  table[{"aten::avg_pool2d_backward", ""}] = {.make = make_kernel<GradientOfAverages>};
+}
+
+}  // namespace sconce
