@@ -5,7 +5,7 @@
 #include "fusion/group/group_shapes.h"
 #include "fusion/group/known_dtypes.h"
 #include "fusion/nest_writer.h"
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
 #include "fusion/program/written_memory.h"
 
@@ -73,7 +73,7 @@ class GroupKernel final : public PreparedKernel {
     const std::vector<Nest> now = nests_of(*shapes);
     for (size_t i = 0; i < nests_.size(); ++i) {
       if (now.size() != nests_.size() || now[i].outputs != nests_[i].outputs ||
-          now[i].space.folded_dims != nests_[i].space.folded_dims) {
+          now[i].space.reduced_dims != nests_[i].space.reduced_dims) {
         return false;
       }
     }
@@ -164,18 +164,18 @@ class GroupKernel final : public PreparedKernel {
   bool is_result(size_t output) const { return output < group_.results.size(); }
   const NodeGroup::Write& write_of(size_t output) const { return group_.writes[output - group_.results.size()]; }
 
-  // Distributes the outputs among nests. First those of folds: a result without one may have the sizes of what is folded.
+  // Distributes the outputs among nests. First those of reductions: a result without one may have the sizes of what is reduced.
   std::vector<Nest> nests_of(const GroupShapes& shapes) const {
     std::vector<Nest> nests;
-    for (const bool has_folds : {true, false}) {
+    for (const bool has_reductions : {true, false}) {
       for (size_t i = 0; i < output_count(); ++i) {
         const RowSpace space = shapes.space_of(output_value(i));
-        if (space.folded_dims.any() != has_folds) {
+        if (space.reduced_dims.any() != has_reductions) {
           continue;
         }
         const c10::DimVector strides = shapes.written_strides(output_value(i));
         const auto found = std::find_if(nests.begin(), nests.end(), [&](const Nest& nest) {
-          return (nest.space == space || (!has_folds && nest.space.sizes == space.sizes)) && nest.strides == strides;
+          return (nest.space == space || (!has_reductions && nest.space.sizes == space.sizes)) && nest.strides == strides;
         });
         Nest& nest = found != nests.end() ? *found : nests.emplace_back(Nest{.space = space, .strides = strides});
         nest.outputs.push_back(i);
@@ -232,18 +232,18 @@ class GroupKernel final : public PreparedKernel {
     for (const KernelOutput& output : nest.program.outputs) {
       outputs.push_back({c10::elementSize(output.type), output.access == Access::kOne});
     }
-    auto iteration = plan_iteration({nest.space.sizes, nest.strides}, nest.space.folded_dims, tensors, outputs);
-    if (!iteration || (nest.space.folded_dims.any() && iteration->elements() == 0)) {
+    auto iteration = plan_iteration({nest.space.sizes, nest.strides}, nest.space.reduced_dims, tensors, outputs);
+    if (!iteration || (nest.space.reduced_dims.any() && iteration->elements() == 0)) {
       return false;
     }
-    // A fold passes over its rows several times. Outputs are written element after element.
+    // A reduction passes over its rows several times. Outputs are written element after element.
     for (size_t k = 0; k < outputs.size(); ++k) {
-      if (!is_result(nest.outputs[k]) && (nest.space.folded_dims.any() || iteration->strides[tensors.size() + k].back() !=
+      if (!is_result(nest.outputs[k]) && (nest.space.reduced_dims.any() || iteration->strides[tensors.size() + k].back() !=
                                                                               static_cast<int64_t>(outputs[k].bytes))) {
         return false;
       }
     }
-    if (!backend_.accepts(nest.program, *iteration, nest.space.folded_dims.any())) {
+    if (!backend_.accepts(nest.program, *iteration, nest.space.reduced_dims.any())) {
       return false;
     }
     nest.program.order = iteration->order;
@@ -287,7 +287,7 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool find_code(Nest& nest) const {
-    nest.code = backend_.make(nest.program, nest.space.folded_dims.any(), !group_.writes.empty(), names_of(group_));
+    nest.code = backend_.make(nest.program, nest.space.reduced_dims.any(), !group_.writes.empty(), names_of(group_));
     return nest.code->refusal().empty();
   }
 

@@ -87,7 +87,7 @@ TEST(CudaKernels, OfModelsCompile) {
   std::set<std::string> refused;
   for (const auto& kernel : KernelCache::instance().kernels()) {
     const KernelProgram& program = kernel->program();
-    const bool has_reductions = program.has_folds();
+    const bool has_reductions = program.has_reductions();
     const bool has_rows = program.order == LoopOrder::kRows;
     const GridForm form{.lanes = has_reductions ? (has_rows ? 128U : 8U) : 0U,
                         .vector = has_rows ? 2U : 1U,

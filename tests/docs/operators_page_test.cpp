@@ -2,7 +2,7 @@
 #include "tests/docs/pages.h"
 #include "tests/support/rule_table.h"
 
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
 #include "kernels/kernel_table.h"
 #include "ops/op.h"

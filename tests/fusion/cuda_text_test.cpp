@@ -55,7 +55,7 @@ class CudaText : public ::testing::Test {
     GridForm form;
     form.dims = 2;
     form.vector = program.order == LoopOrder::kRows && compiled_ % 2 == 0 ? 2 : 1;
-    form.lanes = program.has_folds() ? (compiled_ % 3 == 0 ? 256 : 8) : 0;
+    form.lanes = program.has_reductions() ? (compiled_ % 3 == 0 ? 256 : 8) : 0;
     form.has_segments = program.order != LoopOrder::kRows;
     form.has_buffers = compiled_ % 4 < 2;
     form.is_wide = compiled_ % 5 == 0;

@@ -18,7 +18,7 @@ class GroupGenerator {
   enum class Contents : uint8_t {
     kExact,   // what kernels compute bitwise as the operators do
     kWrites,  // the same, and operators in place
-    kAll,     // folds of rows, and functions of the mathematical library, too
+    kAll,     // reductions of rows, and functions of the mathematical library, too
   };
   GroupGenerator(uint64_t seed, Contents contents) : random_(seed), contents_(contents) {}
 

@@ -136,7 +136,7 @@ TEST(InPlaceGroups, AreForOneParameter) {
             1u);
 }
 
-TEST(InPlaceGroups, HaveNoFolds) {
+TEST(InPlaceGroups, HaveNoReductions) {
   EXPECT_EQ(kernels_in("  %dims : int[] = prim::Constant[value=[-1]]()\n  %no : bool = prim::Constant[value=0]()\n"
                        "  %a : Tensor = aten::add_(%x, %y, %one)\n  %b : Tensor = aten::sum(%x, %dims, %no, %none)\n",
                        "%b"),

@@ -14,8 +14,8 @@ constexpr double kMostUlps = 4;  // of functions of the mathematical library
 }  // namespace
 
 bool is_inexact(MachineOp op) {
-  const bool is_rounded_fold = op == MachineOp::kSum || op == MachineOp::kProduct;
-  return is_rounded_fold || (is_library_function(op) && !is_call(op));
+  const bool is_rounded_reduction = op == MachineOp::kSum || op == MachineOp::kProduct;
+  return is_rounded_reduction || (is_library_function(op) && !is_call(op));
 }
 
 bool is_inexact(const KernelProgram& program) {
@@ -70,37 +70,37 @@ Scalar KernelInterpreter::compute(const Instruction& each, const Values& values,
   return {.real = is_rounded && is_affected ? perturbed(each.type, value.real, std::fabs(value.real)) : value.real};
 }
 
-Scalar KernelInterpreter::folded(const Instruction& fold, const std::vector<Values>& row) const {
-  double result = row[0][fold.a].real;
+Scalar KernelInterpreter::reduced(const Instruction& reduction, const std::vector<Values>& row) const {
+  double result = row[0][reduction.a].real;
   double scale = std::fabs(result);
   for (size_t i = 1; i < row.size(); ++i) {
-    const double value = row[i][fold.a].real;
+    const double value = row[i][reduction.a].real;
     scale += std::fabs(value);
-    switch (fold.op) {
+    switch (reduction.op) {
       case MachineOp::kSum: result += value; break;
       case MachineOp::kProduct: result *= value; break;
       case MachineOp::kLargest: result = result > value || std::isnan(result) ? result : value; break;
       default: result = result < value || std::isnan(result) ? result : value; break;
     }
   }
-  result = rounded_to(fold.type, result);
-  if (!is_inexact(fold.op)) {
+  result = rounded_to(reduction.type, result);
+  if (!is_inexact(reduction.op)) {
     return {.real = result};
   }
-  const double size = fold.op == MachineOp::kSum ? scale : std::fabs(result) * static_cast<double>(row.size());
-  return {.real = perturbed(fold.type, result, kMostUlps * size)};
+  const double size = reduction.op == MachineOp::kSum ? scale : std::fabs(result) * static_cast<double>(row.size());
+  return {.real = perturbed(reduction.type, result, kMostUlps * size)};
 }
 
-// Computes one instruction after the other for the whole row: a fold needs its operand for all elements.
+// Computes one instruction after the other for the whole row: a reduction needs its operand for all elements.
 void KernelInterpreter::run(const KernelCallFrame& frame) {
   frame_ = &frame;
   for (row_ = 0; row_ < frame.rows; ++row_) {
     std::vector<Values> row(static_cast<size_t>(frame.elements * frame.segments), Values(program_.code.size()));
     for (size_t i = 0; i < program_.code.size(); ++i) {
       const Instruction& each = program_.code[i];
-      const Scalar whole_row = is_fold(each.op) ? folded(each, row) : Scalar();
+      const Scalar whole_row = is_reduction(each.op) ? reduced(each, row) : Scalar();
       for (size_t element = 0; element < row.size(); ++element) {
-        row[element][i] = is_fold(each.op) ? whole_row : compute(each, row[element], static_cast<int64_t>(element));
+        row[element][i] = is_reduction(each.op) ? whole_row : compute(each, row[element], static_cast<int64_t>(element));
       }
     }
     for (size_t k = 0; k < program_.outputs.size(); ++k) {

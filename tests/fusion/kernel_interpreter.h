@@ -49,7 +49,7 @@ class KernelInterpreter {
   // `element`: among those of all segments.
   const char* address(size_t operand, int64_t element) const;
   Scalar compute(const Instruction& each, const Values& values, int64_t element) const;
-  Scalar folded(const Instruction& fold, const std::vector<Values>& row) const;
+  Scalar reduced(const Instruction& reduction, const std::vector<Values>& row) const;
   double perturbed(c10::ScalarType type, double value, double error) const;
 
   const KernelProgram& program_;

@@ -65,7 +65,7 @@ TEST(KnownDtypes, KeepHalfPrecisionOnGpusOnly) {
   EXPECT_TRUE(forms_group("Tensor"));
 }
 
-TEST(KnownDtypes, KeepFoldsOfTheLastDimension) { EXPECT_EQ(counts_of_run("Float(3, 4)", "Long(3, 4)", "1").runs, 1U); }
+TEST(KnownDtypes, KeepReductionsOfTheLastDimension) { EXPECT_EQ(counts_of_run("Float(3, 4)", "Long(3, 4)", "1").runs, 1U); }
 
 }  // namespace
 }  // namespace sconce::testing

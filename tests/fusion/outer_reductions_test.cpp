@@ -157,8 +157,8 @@ TEST_P(OuterReductions, ShareAKernelWithTheirNeighbors) {
   EXPECT_EQ(compare({at::randn({4, 5, 5}), at::randn({5})}, 1e-5), 0U);
 }
 
-// Both kinds of folds, one computed of the other.
-TEST_P(OuterReductions, FallApartFromOtherFolds) {
+// Both kinds of reductions, one computed of the other.
+TEST_P(OuterReductions, FallApartFromOtherReductions) {
   make_plans("%x : Tensor",
              "  %y : Tensor = aten::softmax(%x, %minus, %none)\n  %z : Tensor = aten::square(%y)\n"
              "  %r : Tensor = aten::sum(%z, %firsts, %no, %none)\n  %q : Tensor = aten::neg(%r)\n",

@@ -147,7 +147,7 @@ void expect_close(const KernelProgram& program, ProgramCall& call, const std::ve
     const auto where_it_is = [&] { return "output " + std::to_string(k) + ", " + what + "\n" + program.text(); };
     if (!is_inexact(program)) {
       int64_t where = -1;
-      const Distance allowed{.any_zero = program.has_folds()};
+      const Distance allowed{.any_zero = program.has_reductions()};
       ASSERT_EQ(distance_between(got[k], expected[k], got[k], allowed, &where), 0)
           << "at " << where << ", " << where_it_is();
       continue;

@@ -1,4 +1,4 @@
-// Type promotion within groups: the operands of an operator are computed in the group, by folds, through views, or with
+// Type promotion within groups: the operands of an operator are computed in the group, by reductions, through views, or with
 // numbers. A dtype counts less if its tensor has no dimensions, however the tensor was computed.
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"

@@ -1,7 +1,7 @@
 #include "tests/fusion/rule_check.h"
 
 #include "fusion/program/channels.h"
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/kernel_width.h"
 #include "fusion/program/operators.h"
 #include "ops/op.h"
@@ -133,9 +133,9 @@ std::vector<c10::OperatorHandle> operators_with_rules() {
   std::vector<c10::OperatorHandle> found;
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto handle = c10::Dispatcher::singleton().findSchema(name);
-    // Operators that fold rows, those with weights of channels, and casts have tests of their own.
+    // Operators that reduce rows, those with weights of channels, and casts have tests of their own.
     if (handle && handle->schema().name() != "aten::to" && handle->schema().name() != "aten::_to_copy" &&
-        has_element_rule(op_of(handle->schema())) && !may_fold(op_of(handle->schema())) &&
+        has_element_rule(op_of(handle->schema())) && !may_reduce(op_of(handle->schema())) &&
         !is_of_channels(op_of(handle->schema()), 1)) {
       found.push_back(*handle);
     }

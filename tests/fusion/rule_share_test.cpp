@@ -1,7 +1,7 @@
 // Which of LibTorch's operators kernels compute, and why not the others.
 #include "tests/support/rule_table.h"
 
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
 #include "ops/op.h"
 

@@ -105,8 +105,8 @@ TEST_F(ViewGroups, KeepViewsThatOthersSee) {
   EXPECT_FALSE(got_[2].is_alias_of(got_[0]));
 }
 
-// Kernels do not read what they fold of other rows.
-TEST_F(ViewGroups, EndAtViewsOfFolds) {
+// Kernels do not read what they reduce of other rows.
+TEST_F(ViewGroups, EndAtViewsOfReductions) {
   const std::string nodes =
       "  %1 : Tensor = aten::softmax(%a, %one, %none)\n  %2 : Tensor = aten::neg(%1)\n"
       "  %3 : Tensor = aten::transpose(%2, %zero, %one)\n  %4 : Tensor = aten::exp(%3)\n";
@@ -135,7 +135,7 @@ TEST_F(ViewGroups, CopyWhatViewsRead) {
   EXPECT_EQ(runs_of(channels_last, "%3", {at::randn({1, 3}).t()}), 0U);
 }
 
-TEST_F(ViewGroups, FoldRowsOfViews) {
+TEST_F(ViewGroups, ReduceRowsOfViews) {
   const std::string nodes =
       "  %1 : Tensor = aten::mul(%a, %a)\n  %2 : Tensor[] = aten::chunk(%1, %two, %one)\n"
       "  %3 : Tensor, %4 : Tensor = prim::ListUnpack(%2)\n  %5 : Tensor = aten::softmax(%3, %one, %none)\n"
@@ -146,7 +146,7 @@ TEST_F(ViewGroups, FoldRowsOfViews) {
 }
 
 // The mean of a row of the transposed tensor is no element of a row of the tensor, though there are as many.
-TEST_F(ViewGroups, ReadNoWeightsThatRowsAreFoldedTo) {
+TEST_F(ViewGroups, ReadNoWeightsThatRowsAreReducedTo) {
   const std::string nodes =
       "  %eps : float = prim::Constant[value=1e-05]()\n  %false : bool = prim::Constant[value=0]()\n"
       "  %l : int[] = prim::Constant[value=[8]]()\n  %last : int[] = prim::Constant[value=[-1]]()\n"

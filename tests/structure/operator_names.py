@@ -28,7 +28,7 @@ REWRITES = {
     "src/autodiff/joint/reduce_gradient.cpp": "inserts sums and casts of gradients",
     "src/executor/compile.cpp": "asks for aten::data, through which writes are not counted",
     "src/fusion/group/draws.cpp": "the table of operators that draw random numbers and have kernels",
-    "src/fusion/program/folds.cpp": "the table of operators that fold rows",
+    "src/fusion/program/reductions.cpp": "the table of operators that fold rows",
     "src/fusion/program/operators.cpp": "lists the operators whose results do not follow the strides of their operands",
     "src/fusion/program/rules/activation.cpp": "the table of kernel rules: activations",
     "src/fusion/program/rules/arithmetic.cpp": "the table of kernel rules: sums, products, powers, extrema",

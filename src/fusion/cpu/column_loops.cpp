@@ -9,7 +9,7 @@ namespace sconce {
 namespace {
 
 // Rows in tiles: of several vectors where values are cheap, then of one, then of what is left, under a mask. All elements of
-// a tile's rows are folded in registers.
+// a tile's rows are reduced in registers.
 class ColumnLoops : public ElementWriter {
  public:
   ColumnLoops(const KernelProgram& program, size_t lanes) : ElementWriter(program, lanes) {}
@@ -54,13 +54,13 @@ class ColumnLoops : public ElementWriter {
  private:
   // Vectors of one element share cache lines and loop counters; of expensive values, the code would be long.
   size_t vectors_of_tile() const {
-    size_t folds = 0;
+    size_t reductions = 0;
     bool is_cheap = true;
     for (uint32_t i = 0; i < program_.code.size(); ++i) {
-      folds += is_fold(program_.code[i].op) ? 1 : 0;
+      reductions += is_reduction(program_.code[i].op) ? 1 : 0;
       is_cheap = is_cheap && schedule_.is_cheap[i];
     }
-    return is_cheap && folds <= 2 ? cost_model::kUnrolledVectors : 1;
+    return is_cheap && reductions <= 2 ? cost_model::kUnrolledVectors : 1;
   }
 
   // ---- a tile: blocks named NAME…, from NAMEtile to NAMEend
@@ -84,25 +84,25 @@ class ColumnLoops : public ElementWriter {
     w_.line(name + "end:");
   }
 
-  // Returns the name of a value of the fold in a vector of the tile.
-  static std::string part(const std::string& p, const char* what, uint32_t fold, size_t vector) {
-    return "%" + p + what + std::to_string(fold) + "_" + std::to_string(vector);
+  // Returns the name of a value of the reduction in a vector of the tile.
+  static std::string part(const std::string& p, const char* what, uint32_t reduction, size_t vector) {
+    return "%" + p + what + std::to_string(reduction) + "_" + std::to_string(vector);
   }
 
   // ---- a pass over the elements of the tile's rows, in blocks
   //
-  //   block:  some elements of a segment; the folds of those before: all, and the last blocks' own
+  //   block:  some elements of a segment; the reductions of those before: all, and the last blocks' own
   //   loop:   an element of each row
-  //   sum:    the block's folds to those of the last blocks; the latter to all, now and then
+  //   sum:    the block's reductions to those of the last blocks; the latter to all, now and then
   //
   // So a sum is a sum of sums of sums: as precise as LibTorch's cascades.
 
   void write_pass(const std::string& p, uint32_t pass, const std::vector<Vector>& tile) {
-    const std::vector<uint32_t> folds = folds_of(pass);
+    const std::vector<uint32_t> reductions = reductions_of(pass);
     const auto for_each_part = [&](const auto& action) {
-      for (const uint32_t fold : folds) {
+      for (const uint32_t reduction : reductions) {
         for (size_t v = 0; v < tile.size(); ++v) {
-          action(fold, v);
+          action(reduction, v);
         }
       }
     };
@@ -113,10 +113,10 @@ class ColumnLoops : public ElementWriter {
     w_.line("%" + p + "_s = phi i64 [ 0, %" + p + " ], [ %" + p + "_next_s" + from_sum);
     w_.line("%" + p + "_b = phi i64 [ 0, %" + p + " ], [ %" + p + "_next_b" + from_sum);
     w_.line("%" + p + "_n = phi i64 [ 1, %" + p + " ], [ %" + p + "_next_n" + from_sum);
-    for_each_part([&](uint32_t fold, size_t v) {
+    for_each_part([&](uint32_t reduction, size_t v) {
       for (const char* what : {"_all", "_last"}) {
-        w_.line(part(p, what, fold, v) + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", %" + p + " ], [ " +
-                part(p, (std::string("_next") + what).c_str(), fold, v) + from_sum);
+        w_.line(part(p, what, reduction, v) + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", %" + p + " ], [ " +
+                part(p, (std::string("_next") + what).c_str(), reduction, v) + from_sum);
       }
     });
     const std::string left = w_.value("sub i64 %elements, %" + p + "_b");
@@ -143,13 +143,13 @@ class ColumnLoops : public ElementWriter {
       const std::string n = std::to_string(k);
       phi(pointers + n, "ptr", starts[k], "%" + p + "_next_at" + n);
     });
-    for_each_part([&](uint32_t fold, size_t v) {
-      phi(part(p, "_fold", fold, v), type_of(fold), start_of(fold), part(p, "_more", fold, v));
+    for_each_part([&](uint32_t reduction, size_t v) {
+      phi(part(p, "_reduction", reduction, v), type_of(reduction), start_of(reduction), part(p, "_more", reduction, v));
     });
     for (size_t v = 0; v < tile.size(); ++v) {
       Vector elements{pass, pointers, tile[v].index, tile[v].mask, tile[v].of_row};
-      for (const uint32_t fold : folds) {
-        define(part(p, "_more", fold, v), fold, folded(elements, fold, part(p, "_fold", fold, v)));
+      for (const uint32_t reduction : reductions) {
+        define(part(p, "_more", reduction, v), reduction, reduced(elements, reduction, part(p, "_reduction", reduction, v)));
       }
       write_stores(elements);
     }
@@ -164,15 +164,15 @@ class ColumnLoops : public ElementWriter {
     w_.line(p + "_sum:");
     const std::string full_blocks = w_.value("and i64 %" + p + "_n, " + std::to_string(cost_model::kBlocksOfSum - 1));
     const std::string is_full = w_.value("icmp eq i64 " + full_blocks + ", 0");
-    for_each_part([&](uint32_t fold, size_t v) {
-      const std::string last = combined(fold, part(p, "_last", fold, v), part(p, "_more", fold, v));
-      const std::string all = combined(fold, part(p, "_all", fold, v), last);
+    for_each_part([&](uint32_t reduction, size_t v) {
+      const std::string last = combined(reduction, part(p, "_last", reduction, v), part(p, "_more", reduction, v));
+      const std::string all = combined(reduction, part(p, "_all", reduction, v), last);
       const auto chosen = [&](const char* what, const std::string& if_full, const std::string& otherwise) {
-        w_.line(part(p, what, fold, v) + " = select i1 " + is_full + ", " + type_of(fold) + " " + if_full + ", " +
-                type_of(fold) + " " + otherwise);
+        w_.line(part(p, what, reduction, v) + " = select i1 " + is_full + ", " + type_of(reduction) + " " + if_full + ", " +
+                type_of(reduction) + " " + otherwise);
       };
-      chosen("_next_all", all, part(p, "_all", fold, v));
-      chosen("_next_last", start_of(fold), last);
+      chosen("_next_all", all, part(p, "_all", reduction, v));
+      chosen("_next_last", start_of(reduction), last);
     });
     const std::string next = w_.value("add i64 %" + p + "_b, " + count);
     const std::string next_segment = w_.value("add i64 %" + p + "_s, 1");
@@ -183,8 +183,8 @@ class ColumnLoops : public ElementWriter {
     w_.line("br i1 %" + p + "_blocks, label %" + block + ", label %" + p + "_done");
 
     w_.line(p + "_done:");
-    for_each_part([&](uint32_t fold, size_t v) {
-      of_row_[v][fold] = combined(fold, part(p, "_next_all", fold, v), part(p, "_next_last", fold, v));
+    for_each_part([&](uint32_t reduction, size_t v) {
+      of_row_[v][reduction] = combined(reduction, part(p, "_next_all", reduction, v), part(p, "_next_last", reduction, v));
     });
     for (const Vector& each : tile) {
       Vector rows = each;

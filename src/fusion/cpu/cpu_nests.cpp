@@ -27,8 +27,8 @@ class LoopedKernel {
     }
   }
 
-  void set_loops(Iteration iteration, bool folds_rows) {
-    loops_ = KernelLoops(std::move(iteration), buffers_, kernel_->program().code.size(), folds_rows);
+  void set_loops(Iteration iteration, bool reduces_rows) {
+    loops_ = KernelLoops(std::move(iteration), buffers_, kernel_->program().code.size(), reduces_rows);
   }
   KernelLoops& loops() { return loops_; }
   const KernelLoops& loops() const { return loops_; }
@@ -53,8 +53,8 @@ class CpuNest final : public NestCode {
   using FindKernel = std::function<std::shared_ptr<CachedKernel>(KernelProgram program)>;
 
   // `find`: returns the kernel of a program. `shares_values`: see SharedValues.
-  CpuNest(const KernelProgram& program, bool folds_rows, bool shares_values, FindKernel find)
-      : program_(program), folds_rows_(folds_rows), shares_values_(shares_values), find_(std::move(find)) {}
+  CpuNest(const KernelProgram& program, bool reduces_rows, bool shares_values, FindKernel find)
+      : program_(program), reduces_rows_(reduces_rows), shares_values_(shares_values), find_(std::move(find)) {}
 
   void set_loops(Iteration iteration) override {
     auto of_all_rows = shares_values_ ? inputs_of_all_rows(program_, iteration) : std::vector<bool>();
@@ -65,13 +65,13 @@ class CpuNest final : public NestCode {
       of_all_rows_ = std::move(of_all_rows);
     }
     if (split_) {
-      before_->set_loops(iteration_before(*split_, iteration), /*folds_rows=*/false);
+      before_->set_loops(iteration_before(*split_, iteration), /*reduces_rows=*/false);
       values_.resize(split_->before.outputs.size());
       for (std::vector<double>& value : values_) {
         value.resize(static_cast<size_t>(iteration.sizes.back()));
       }
     }
-    rows_->set_loops(split_ ? iteration_of_rows(*split_, iteration) : std::move(iteration), folds_rows_);
+    rows_->set_loops(split_ ? iteration_of_rows(*split_, iteration) : std::move(iteration), reduces_rows_);
   }
   bool is_flat() const override { return rows_->loops().is_flat(); }
   void set_elements(int64_t count) override { rows_->loops().set_elements(count); }
@@ -128,7 +128,7 @@ class CpuNest final : public NestCode {
   }
 
   const KernelProgram program_;
-  const bool folds_rows_;
+  const bool reduces_rows_;
   const bool shares_values_;
   const FindKernel find_;
   std::vector<bool> of_all_rows_;  // by input, as the kernels were found for it
@@ -148,17 +148,17 @@ class CpuNests final : public NestBackend {
   bool accepts(const ProgramBuilder& builder) const override {
     return (lanes_ != kGenericLanes || !builder.calls_functions()) && !builder.has_type(at::kHalf);
   }
-  bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const override {
-    return !(folds_rows && is_imprecise(iteration)) && !(is_selective_ && is_faster_by_libtorch(program, iteration, lanes_));
+  bool accepts(const KernelProgram& program, const Iteration& iteration, bool reduces_rows) const override {
+    return !(reduces_rows && is_imprecise(iteration)) && !(is_selective_ && is_faster_by_libtorch(program, iteration, lanes_));
   }
   bool accepts_any_length(const KernelProgram& program) const override {
     return !(is_selective_ && is_copy_or_function(program));
   }
-  std::unique_ptr<NestCode> make(const KernelProgram& program, bool folds_rows, bool writes,
+  std::unique_ptr<NestCode> make(const KernelProgram& program, bool reduces_rows, bool writes,
                                  const std::string& group) const override {
     const bool streams = is_selective_ && writes && !calls_library(program);
     const size_t lanes = streams ? std::min(lanes_, cost_model::kLanesOfStream) : lanes_;
-    return std::make_unique<CpuNest>(program, folds_rows, /*shares_values=*/!writes,
+    return std::make_unique<CpuNest>(program, reduces_rows, /*shares_values=*/!writes,
                                      [lanes, is_blocking = is_blocking_, group](KernelProgram part) {
                                        return KernelCache::instance().find(std::move(part), lanes, is_blocking, group);
                                      });
@@ -168,7 +168,7 @@ class CpuNests final : public NestBackend {
   // Lanes add up a segment's elements one after the other, and columns have cascades.
   static bool is_imprecise(const Iteration& iteration) {
     return iteration.order != LoopOrder::kColumns &&
-           std::max(iteration.sizes.back(), iteration.segments) > cost_model::kMaxFoldedRow;
+           std::max(iteration.sizes.back(), iteration.segments) > cost_model::kMaxReducedRow;
   }
 
   const size_t lanes_;

@@ -62,28 +62,28 @@ void ElementWriter::write_entry() {
   w_.line("%length64 = uitofp i64 %length to double");
 }
 
-// ---- folds
+// ---- reductions
 
-std::vector<uint32_t> ElementWriter::folds_of(uint32_t pass) const {
-  std::vector<uint32_t> folds;
+std::vector<uint32_t> ElementWriter::reductions_of(uint32_t pass) const {
+  std::vector<uint32_t> reductions;
   for (uint32_t i = 0; i < program_.code.size(); ++i) {
-    if (is_fold(program_.code[i].op) && schedule_.stage[i] == pass + 1) {
-      folds.push_back(i);
+    if (is_reduction(program_.code[i].op) && schedule_.stage[i] == pass + 1) {
+      reductions.push_back(i);
     }
   }
-  return folds;
+  return reductions;
 }
 
-bool ElementWriter::are_cheap(const std::vector<uint32_t>& folds) const {
-  return std::all_of(folds.begin(), folds.end(), [&](uint32_t fold) { return schedule_.is_cheap[program_.code[fold].a]; });
+bool ElementWriter::are_cheap(const std::vector<uint32_t>& reductions) const {
+  return std::all_of(reductions.begin(), reductions.end(), [&](uint32_t reduction) { return schedule_.is_cheap[program_.code[reduction].a]; });
 }
 
-std::string ElementWriter::type_of(uint32_t fold) const {
-  return w_.vector(LlvmWriter::register_type(program_.code[fold].type));
+std::string ElementWriter::type_of(uint32_t reduction) const {
+  return w_.vector(LlvmWriter::register_type(program_.code[reduction].type));
 }
 
-MachineOp ElementWriter::combining(uint32_t fold) const {
-  switch (program_.code[fold].op) {
+MachineOp ElementWriter::combining(uint32_t reduction) const {
+  switch (program_.code[reduction].op) {
     case MachineOp::kSum: return MachineOp::kAdd;
     case MachineOp::kProduct: return MachineOp::kMul;
     case MachineOp::kSmallest: return MachineOp::kMin;
@@ -91,31 +91,31 @@ MachineOp ElementWriter::combining(uint32_t fold) const {
   }
 }
 
-std::string ElementWriter::start_of(uint32_t fold) const {
+std::string ElementWriter::start_of(uint32_t reduction) const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const MachineOp op = program_.code[fold].op;
+  const MachineOp op = program_.code[reduction].op;
   return w_.literal({.op = MachineOp::kLiteral,
-                     .type = program_.code[fold].type,
+                     .type = program_.code[reduction].type,
                      .literal = op == MachineOp::kSum        ? 0
                                 : op == MachineOp::kProduct  ? 1
                                 : op == MachineOp::kSmallest ? kInfinity
                                                              : -kInfinity});
 }
 
-std::string ElementWriter::combined(uint32_t fold, const std::string& a, const std::string& b) {
-  return w_.compute(combining(fold), program_.code[fold].type, {a, b, ""});
+std::string ElementWriter::combined(uint32_t reduction, const std::string& a, const std::string& b) {
+  return w_.compute(combining(reduction), program_.code[reduction].type, {a, b, ""});
 }
 
-std::string ElementWriter::with_lanes_combined(uint32_t fold, const std::string& value) {
-  return w_.fold_lanes(combining(fold), program_.code[fold].type, value);
+std::string ElementWriter::with_lanes_combined(uint32_t reduction, const std::string& value) {
+  return w_.reduce_lanes(combining(reduction), program_.code[reduction].type, value);
 }
 
-std::string ElementWriter::folded(Vector& vector, uint32_t fold, const std::string& so_far) {
-  return combined(fold, so_far, value_of(vector, program_.code[fold].a));
+std::string ElementWriter::reduced(Vector& vector, uint32_t reduction, const std::string& so_far) {
+  return combined(reduction, so_far, value_of(vector, program_.code[reduction].a));
 }
 
-void ElementWriter::define(const std::string& name, uint32_t fold, const std::string& value) {
-  w_.line(name + " = bitcast " + type_of(fold) + " " + value + " to " + type_of(fold));
+void ElementWriter::define(const std::string& name, uint32_t reduction, const std::string& value) {
+  w_.line(name + " = bitcast " + type_of(reduction) + " " + value + " to " + type_of(reduction));
 }
 
 std::string ElementWriter::mask_of(const std::string& left) {
@@ -129,7 +129,7 @@ void ElementWriter::write_row_values(Vector& vector, uint32_t stage) {
   Values& of_row = *vector.of_row;
   for (uint32_t i = 0; i < program_.code.size(); ++i) {
     const Instruction& each = program_.code[i];
-    if (schedule_.is_of_row[i] && schedule_.stage[i] == stage && !is_fold(each.op)) {
+    if (schedule_.is_of_row[i] && schedule_.stage[i] == stage && !is_reduction(each.op)) {
       const auto numbers = operands_of(each);
       std::array<std::string, 3> operands;
       for (size_t k = 0; k < numbers.size(); ++k) {

@@ -38,18 +38,18 @@ class ElementWriter {
   // Writes the outputs and buffers that the pass stores.
   void write_stores(Vector& vector);
 
-  // ---- folds
-  std::vector<uint32_t> folds_of(uint32_t pass) const;
+  // ---- reductions
+  std::vector<uint32_t> reductions_of(uint32_t pass) const;
   // Returns whether values are computed in less time than the sums take to which the pass adds them.
-  bool are_cheap(const std::vector<uint32_t>& folds) const;
-  std::string type_of(uint32_t fold) const;
-  std::string start_of(uint32_t fold) const;
-  std::string combined(uint32_t fold, const std::string& a, const std::string& b);
-  std::string with_lanes_combined(uint32_t fold, const std::string& value);
-  // Returns what the fold has so far, combined with the element.
-  std::string folded(Vector& vector, uint32_t fold, const std::string& so_far);
+  bool are_cheap(const std::vector<uint32_t>& reductions) const;
+  std::string type_of(uint32_t reduction) const;
+  std::string start_of(uint32_t reduction) const;
+  std::string combined(uint32_t reduction, const std::string& a, const std::string& b);
+  std::string with_lanes_combined(uint32_t reduction, const std::string& value);
+  // Returns what the reduction has so far, combined with the element.
+  std::string reduced(Vector& vector, uint32_t reduction, const std::string& so_far);
   // Gives a value the name that a phi has used before.
-  void define(const std::string& name, uint32_t fold, const std::string& value);
+  void define(const std::string& name, uint32_t reduction, const std::string& value);
   // Masks the lanes below the number of elements that are left.
   std::string mask_of(const std::string& left);
 
@@ -61,7 +61,7 @@ class ElementWriter {
   const size_t operands_;  // inputs, outputs and buffers
 
  private:
-  MachineOp combining(uint32_t fold) const;
+  MachineOp combining(uint32_t reduction) const;
   std::string computed(Vector& vector, const Instruction& each, const std::array<std::string, 3>& operands);
   std::string load(const Vector& vector, const Instruction& each);
   std::string address(const Vector& vector, size_t operand, c10::ScalarType type);

@@ -68,12 +68,12 @@ size_t outermost(const std::vector<int64_t>& sizes) {
 
 }  // namespace
 
-KernelLoops::KernelLoops(Iteration planned, std::vector<size_t> needed, size_t cost, bool folds)
+KernelLoops::KernelLoops(Iteration planned, std::vector<size_t> needed, size_t cost, bool reductions)
     : iteration(std::move(planned)),
       buffers(std::move(needed)),
       elements(iteration.elements()),
       grain(std::max<int64_t>(1, cost_model::kMinWorkOfThread / static_cast<int64_t>(cost))),
-      folds_rows(folds) {
+      reduces_rows(reductions) {
   const size_t count = iteration.strides.size() + buffers.size();
   const size_t rank = iteration.sizes.size();
   steps.resize(3 * count, 0);
@@ -89,7 +89,7 @@ KernelLoops::KernelLoops(Iteration planned, std::vector<size_t> needed, size_t c
 
 bool KernelLoops::is_flat() const {
   return iteration.order == LoopOrder::kRows && iteration.sizes.size() == 2 && iteration.sizes[0] == 1 &&
-         iteration.segments == 1 && buffers.empty() && !folds_rows;
+         iteration.segments == 1 && buffers.empty() && !reduces_rows;
 }
 
 void KernelLoops::set_elements(int64_t count) {
@@ -108,7 +108,7 @@ std::optional<size_t> KernelLoops::row_dimension(size_t input, int64_t rows) con
   }
   const bool is_dense =
       iteration.order == LoopOrder::kRows && elements > 0 && next == elements * iteration.strides[input].back();
-  const bool has_rows = !folds_rows && buffers.empty() && iteration.segments == 1 && iteration.sizes[dim] % rows == 0;
+  const bool has_rows = !reduces_rows && buffers.empty() && iteration.segments == 1 && iteration.sizes[dim] % rows == 0;
   return is_dense && has_rows && iteration.strides[input].back() != 0 ? std::optional(dim) : std::nullopt;
 }
 
@@ -133,8 +133,8 @@ void run_kernel(const KernelLoops& loops, KernelFunction function, const KernelC
     }
     return;
   }
-  // Threads take parts of the longest dimension. A row that is folded has to stay whole.
-  const auto last = sizes.end() - (loops.folds_rows ? 1 : 0);
+  // Threads take parts of the longest dimension. A row that is reduced has to stay whole.
+  const auto last = sizes.end() - (loops.reduces_rows ? 1 : 0);
   const auto split = static_cast<size_t>(std::max_element(sizes.begin(), last) - sizes.begin());
   const int64_t each = loops.elements / sizes[split];
   at::parallel_for(0, sizes[split], std::max<int64_t>(1, loops.grain / each),

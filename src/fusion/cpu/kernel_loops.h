@@ -16,7 +16,7 @@ struct KernelLoops {
   // `buffers`: bytes for each element of a row; 0 for a buffer that an output serves as. `cost`: instructions for an
   // element.
   KernelLoops() = default;
-  KernelLoops(Iteration iteration, std::vector<size_t> buffers, size_t cost, bool folds_rows);
+  KernelLoops(Iteration iteration, std::vector<size_t> buffers, size_t cost, bool reduces_rows);
 
   // Returns whether the kernel computes all elements in one row.
   bool is_flat() const;
@@ -32,7 +32,7 @@ struct KernelLoops {
   std::vector<int64_t> steps;  // as a KernelFunction takes them
   int64_t elements = 0;
   int64_t grain = 1;  // elements below which a second thread does not pay
-  bool folds_rows = false;
+  bool reduces_rows = false;
 };
 
 // Computes the rows from `first` up to `last` on this thread. Requires a row_dimension.

@@ -283,19 +283,19 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
   }
 }
 
-std::string LlvmWriter::fold_lanes(MachineOp op, c10::ScalarType type, const std::string& lanes) {
+std::string LlvmWriter::reduce_lanes(MachineOp op, c10::ScalarType type, const std::string& lanes) {
   const std::string whole = vector(register_type(type));
-  std::string folded = lanes;
+  std::string reduced = lanes;
   // Exchanges halves, quarters, …: after the last step every lane has combined all.
   for (size_t distance = lanes_ / 2; distance > 0; distance /= 2) {
     std::string mask = vector("i32") + " <";
     for (size_t lane = 0; lane < lanes_; ++lane) {
       mask += (lane == 0 ? "i32 " : ", i32 ") + std::to_string(lane ^ distance);
     }
-    const std::string other = value("shufflevector " + whole + " " + folded + ", " + whole + " poison, " + mask + ">");
-    folded = compute(op, type, {folded, other, ""});
+    const std::string other = value("shufflevector " + whole + " " + reduced + ", " + whole + " poison, " + mask + ">");
+    reduced = compute(op, type, {reduced, other, ""});
   }
-  return folded;
+  return reduced;
 }
 
 }  // namespace sconce

@@ -45,7 +45,7 @@ class LlvmWriter {
   std::string call_for_each_lane(const std::string& function, c10::ScalarType type, size_t count,
                                  const std::array<std::string, 3>& operands);
   // Combines the lanes by `op` (kAdd, kMul, kMax, kMin) in pairs. Every lane of the result has the value.
-  std::string fold_lanes(MachineOp op, c10::ScalarType type, const std::string& value);
+  std::string reduce_lanes(MachineOp op, c10::ScalarType type, const std::string& value);
 
  private:
   bool has_fma() const { return lanes_ != kGenericLanes; }

@@ -61,34 +61,34 @@ class RowLoops : public ElementWriter {
 
   // ---- a pass over the row
   //
-  //   piece: a segment, if the row has several: the folds of those before
-  //   many:  several full vectors, each with folds of its own, in long rows; joined: their folds in one
-  //   head:  i, the folds so far; full vectors while they fit
+  //   piece: a segment, if the row has several: the reductions of those before
+  //   many:  several full vectors, each with reductions of its own, in long rows; joined: their reductions in one
+  //   head:  i, the reductions so far; full vectors while they fit
   //   body:  a full vector            rest:  what is left, under a mask
-  //   done:  the folds of the segment; those of all so far
-  //   all:   the folds' values, and what the row computes of them
+  //   done:  the reductions of the segment; those of all so far
+  //   all:   the reductions' values, and what the row computes of them
 
   void write_pass(uint32_t pass) {
     const std::string p = std::to_string(pass);
-    const std::vector<uint32_t> folds = folds_of(pass);
+    const std::vector<uint32_t> reductions = reductions_of(pass);
     // A cheap value is computed in less time than the sum takes to which it is added.
-    const bool is_unrolled = !folds.empty() && are_cheap(folds);
+    const bool is_unrolled = !reductions.empty() && are_cheap(reductions);
     w_.line("pass" + p + ":");
     if (has_segments()) {
-      write_segment_head(p, folds);
+      write_segment_head(p, reductions);
     }
     const std::string start = (has_segments() ? "%piece" : "%pass") + p;
     w_.line(is_unrolled ? "br i1 %is_long, label %many" + p + ", label %head" + p : "br label %head" + p);
     if (is_unrolled) {
-      write_unrolled(pass, folds, start);
+      write_unrolled(pass, reductions, start);
     }
     w_.line("head" + p + ":");
     w_.line("%i" + p + " = phi i64 [ 0, " + start + " ], [ %after" + p + ", %body" + p + " ]" +
             (is_unrolled ? ", [ %many_i" + p + ", %joined" + p + " ]" : ""));
-    for (const uint32_t fold : folds) {
-      const std::string f = std::to_string(fold);
-      w_.line("%fold" + f + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", " + start + " ], [ %more" + f +
-              ", %body" + p + " ]" + (is_unrolled ? ", [ " + joined_.at(fold) + ", %joined" + p + " ]" : ""));
+    for (const uint32_t reduction : reductions) {
+      const std::string f = std::to_string(reduction);
+      w_.line("%reduction" + f + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", " + start + " ], [ %more" + f +
+              ", %body" + p + " ]" + (is_unrolled ? ", [ " + joined_.at(reduction) + ", %joined" + p + " ]" : ""));
     }
     w_.line("%after" + p + " = add i64 %i" + p + ", " + std::to_string(w_.lanes()));
     w_.line("%fits" + p + " = icmp ule i64 %after" + p + ", %elements");
@@ -96,8 +96,8 @@ class RowLoops : public ElementWriter {
 
     w_.line("body" + p + ":");
     Vector full{pass, pointers_of(pass), "%i" + p, "", &of_row_};
-    for (const uint32_t fold : folds) {
-      define(named("%more", fold), fold, folded(full, fold, named("%fold", fold)));
+    for (const uint32_t reduction : reductions) {
+      define(named("%more", reduction), reduction, reduced(full, reduction, named("%reduction", reduction)));
     }
     write_stores(full);
     w_.line("br label %head" + p);
@@ -108,33 +108,33 @@ class RowLoops : public ElementWriter {
 
     w_.line("rest" + p + ":");
     Vector rest{pass, pointers_of(pass), "%i" + p, mask_of(w_.value("sub i64 %elements, %i" + p)), &of_row_};
-    for (const uint32_t fold : folds) {
-      const std::string f = std::to_string(fold);
-      const std::string all = folded(rest, fold, "%fold" + f);
-      w_.line("%last" + f + " = select " + w_.vector("i1") + " " + rest.mask + ", " + type_of(fold) + " " + all + ", " +
-              type_of(fold) + " %fold" + f);
+    for (const uint32_t reduction : reductions) {
+      const std::string f = std::to_string(reduction);
+      const std::string all = reduced(rest, reduction, "%reduction" + f);
+      w_.line("%last" + f + " = select " + w_.vector("i1") + " " + rest.mask + ", " + type_of(reduction) + " " + all + ", " +
+              type_of(reduction) + " %reduction" + f);
     }
     write_stores(rest);
     w_.line("br label %done" + p);
 
     w_.line("done" + p + ":");
-    for (const uint32_t fold : folds) {
-      const std::string f = std::to_string(fold);
-      w_.line("%lanes" + f + " = phi " + type_of(fold) + " [ %fold" + f + ", %tail" + p + " ], [ %last" + f + ", %rest" + p +
+    for (const uint32_t reduction : reductions) {
+      const std::string f = std::to_string(reduction);
+      w_.line("%lanes" + f + " = phi " + type_of(reduction) + " [ %reduction" + f + ", %tail" + p + " ], [ %last" + f + ", %rest" + p +
               " ]");
     }
     if (has_segments()) {
-      write_segment_end(p, folds);
+      write_segment_end(p, reductions);
     }
-    for (const uint32_t fold : folds) {
-      of_row_[fold] = with_lanes_combined(fold, named(has_segments() ? "%total" : "%lanes", fold));
+    for (const uint32_t reduction : reductions) {
+      of_row_[reduction] = with_lanes_combined(reduction, named(has_segments() ? "%total" : "%lanes", reduction));
     }
     write_values_of_row(pass + 1);
     w_.line("br label %" + (pass + 1 < schedule_.passes ? named("pass", pass + 1) : "row_end"));
   }
 
-  // Each segment is folded by itself: sums of sums are more precise.
-  void write_segment_head(const std::string& p, const std::vector<uint32_t>& folds) {
+  // Each segment is reduced by itself: sums of sums are more precise.
+  void write_segment_head(const std::string& p, const std::vector<uint32_t>& reductions) {
     w_.line("br label %piece" + p);
     w_.line("piece" + p + ":");
     w_.line("%s" + p + " = phi i64 [ 0, %pass" + p + " ], [ %next_s" + p + ", %done" + p + " ]");
@@ -143,16 +143,16 @@ class RowLoops : public ElementWriter {
       w_.line("%piece" + p + "_" + n + " = phi ptr [ %p" + n + ", %pass" + p + " ], [ %next_piece" + p + "_" + n +
               ", %done" + p + " ]");
     }
-    for (const uint32_t fold : folds) {
-      const std::string f = std::to_string(fold);
-      w_.line("%so_far" + f + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", %pass" + p + " ], [ %total" + f +
+    for (const uint32_t reduction : reductions) {
+      const std::string f = std::to_string(reduction);
+      w_.line("%so_far" + f + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", %pass" + p + " ], [ %total" + f +
               ", %done" + p + " ]");
     }
   }
 
-  void write_segment_end(const std::string& p, const std::vector<uint32_t>& folds) {
-    for (const uint32_t fold : folds) {
-      define(named("%total", fold), fold, combined(fold, named("%so_far", fold), named("%lanes", fold)));
+  void write_segment_end(const std::string& p, const std::vector<uint32_t>& reductions) {
+    for (const uint32_t reduction : reductions) {
+      define(named("%total", reduction), reduction, combined(reduction, named("%so_far", reduction), named("%lanes", reduction)));
     }
     for (size_t k = 0; k < operands_; ++k) {
       const std::string n = std::to_string(k);
@@ -164,17 +164,17 @@ class RowLoops : public ElementWriter {
     w_.line("all" + p + ":");
   }
 
-  void write_unrolled(uint32_t pass, const std::vector<uint32_t>& folds, const std::string& start) {
+  void write_unrolled(uint32_t pass, const std::vector<uint32_t>& reductions, const std::string& start) {
     const std::string p = std::to_string(pass);
-    const auto part = [](const char* prefix, uint32_t fold, size_t k) {
-      return named(prefix, fold) + "_" + std::to_string(k);
+    const auto part = [](const char* prefix, uint32_t reduction, size_t k) {
+      return named(prefix, reduction) + "_" + std::to_string(k);
     };
     w_.line("many" + p + ":");
     w_.line("%many_i" + p + " = phi i64 [ 0, " + start + " ], [ %many_after" + p + ", %many_body" + p + " ]");
-    for (const uint32_t fold : folds) {
+    for (const uint32_t reduction : reductions) {
       for (size_t k = 0; k < cost_model::kUnrolledVectors; ++k) {
-        w_.line(part("%part", fold, k) + " = phi " + type_of(fold) + " [ " + start_of(fold) + ", " + start + " ], [ " +
-                part("%more_of_part", fold, k) + ", %many_body" + p + " ]");
+        w_.line(part("%part", reduction, k) + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", " + start + " ], [ " +
+                part("%more_of_part", reduction, k) + ", %many_body" + p + " ]");
       }
     }
     w_.line("%many_after" + p + " = add i64 %many_i" + p + ", " + std::to_string(cost_model::kUnrolledVectors * w_.lanes()));
@@ -185,31 +185,31 @@ class RowLoops : public ElementWriter {
     for (size_t k = 0; k < cost_model::kUnrolledVectors; ++k) {
       Vector full{pass, pointers_of(pass), w_.value("add i64 %many_i" + p + ", " + std::to_string(k * w_.lanes())), "",
                   &of_row_};
-      for (const uint32_t fold : folds) {
-        define(part("%more_of_part", fold, k), fold, folded(full, fold, part("%part", fold, k)));
+      for (const uint32_t reduction : reductions) {
+        define(part("%more_of_part", reduction, k), reduction, reduced(full, reduction, part("%part", reduction, k)));
       }
       write_stores(full);
     }
     w_.line("br label %many" + p);
 
     w_.line("joined" + p + ":");
-    for (const uint32_t fold : folds) {
+    for (const uint32_t reduction : reductions) {
       std::array<std::string, cost_model::kUnrolledVectors> parts;
       for (size_t k = 0; k < cost_model::kUnrolledVectors; ++k) {
-        parts[k] = part("%part", fold, k);
+        parts[k] = part("%part", reduction, k);
       }
       for (size_t distance = cost_model::kUnrolledVectors / 2; distance > 0; distance /= 2) {
         for (size_t k = 0; k < distance; ++k) {
-          parts[k] = combined(fold, parts[k], parts[k + distance]);
+          parts[k] = combined(reduction, parts[k], parts[k + distance]);
         }
       }
-      joined_[fold] = parts[0];
+      joined_[reduction] = parts[0];
     }
     w_.line("br label %head" + p);
   }
 
   Values of_row_;
-  Values joined_;  // folds of the unrolled loop
+  Values joined_;  // reductions of the unrolled loop
 };
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace sconce {
 namespace {
 
-constexpr int64_t kElementsOfShortFold = int64_t{1} << 18;
+constexpr int64_t kElementsOfShortReduction = int64_t{1} << 18;
 
 struct Target {
   DeviceKernelCache& kernels;
@@ -41,12 +41,12 @@ Reach reach_of(const Iteration& iteration, size_t operand, size_t element_bytes)
 }
 
 // The form of a grid depends on sizes, so that other loops may need other code. Where operands allow it, threads take
-// several neighbors. Of rows that are folded, a call whose addresses are not aligned needs code that loads elements one by
+// several neighbors. Of rows that are reduced, a call whose addresses are not aligned needs code that loads elements one by
 // one, which is compiled when there is such a call.
 class CudaNest final : public NestCode {
  public:
   CudaNest(const Target& target, const KernelProgram& program, bool writes)
-      : target_(target), program_(program), may_join_(writes && !program.has_folds()) {}
+      : target_(target), program_(program), may_join_(writes && !program.has_reductions()) {}
 
   void set_loops(Iteration iteration) override {
     iteration_ = std::move(iteration);
@@ -166,16 +166,16 @@ class CudaNests final : public NestBackend {
   bool has_kernels() const override { return target_.limits.warp_threads == kThreadsOfWarp; }
   bool accepts(const ProgramBuilder& /*builder*/) const override { return true; }
   // Where few blocks would read a lot, LibTorch's kernels are faster, and more precise: they share a sum among blocks.
-  bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const override {
-    const bool only_folds = folds_rows && std::all_of(program.outputs.begin(), program.outputs.end(),
+  bool accepts(const KernelProgram& program, const Iteration& iteration, bool reduces_rows) const override {
+    const bool only_reductions = reduces_rows && std::all_of(program.outputs.begin(), program.outputs.end(),
                                                       [](const auto& output) { return output.access == Access::kOne; });
-    if (!only_folds || iteration.elements() <= kElementsOfShortFold) {
+    if (!only_reductions || iteration.elements() <= kElementsOfShortReduction) {
       return true;
     }
-    return blocks_of_folds(iteration) >= static_cast<int64_t>(target_.limits.multiprocessors);
+    return blocks_of_reductions(iteration) >= static_cast<int64_t>(target_.limits.multiprocessors);
   }
   bool accepts_any_length(const KernelProgram& /*program*/) const override { return false; }
-  std::unique_ptr<NestCode> make(const KernelProgram& program, bool /*folds_rows*/, bool writes,
+  std::unique_ptr<NestCode> make(const KernelProgram& program, bool /*reduces_rows*/, bool writes,
                                  const std::string& /*group*/) const override {
     return std::make_unique<CudaNest>(target_, program, writes);
   }

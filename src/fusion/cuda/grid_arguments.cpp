@@ -43,8 +43,8 @@ uint32_t vector_of(const KernelProgram& program, const Iteration& iteration, std
     return 1;
   }
   // Grids of elements look at addresses themselves, and take what is left at the end of one row one by one.
-  const bool has_folds = program.has_folds();
-  const bool has_rest = !has_folds && dims == 1;
+  const bool has_reductions = program.has_reductions();
+  const bool has_rest = !has_reductions && dims == 1;
   int64_t vector = kBytesOfAccess;
   bool has_neighbors = false;
   for (size_t k = 0; k < first.size(); ++k) {
@@ -57,7 +57,7 @@ uint32_t vector_of(const KernelProgram& program, const Iteration& iteration, std
     const auto is_aligned = [&](int64_t place) { return place % (vector * bytes) == 0; };
     const auto strides = std::span(iteration.strides[k]).last(dims);  // the last one is that of neighbors
     while (vector > 1 && !((has_rest || iteration.sizes.back() % vector == 0) &&
-                           (!has_folds || is_aligned(reinterpret_cast<intptr_t>(first[k]))) &&
+                           (!has_reductions || is_aligned(reinterpret_cast<intptr_t>(first[k]))) &&
                            std::all_of(strides.begin(), strides.end() - 1, is_aligned))) {
       vector /= 2;
     }
@@ -149,7 +149,7 @@ GridForm choose_form(const KernelProgram& program, const Iteration& iteration, s
   form.dims = dims_of(iteration);
   form.vector = vector_of(program, iteration, first, form.dims);
   form.has_segments = program.order != LoopOrder::kRows && iteration.segments > 1;
-  if (program.has_folds()) {
+  if (program.has_reductions()) {
     share_rows(form, program, iteration, limits);
   }
   const int64_t threads =
@@ -178,7 +178,7 @@ std::vector<int64_t> words_of(const GridForm& form, const Iteration& iteration) 
   return words;
 }
 
-int64_t blocks_of_folds(const Iteration& iteration) {
+int64_t blocks_of_reductions(const Iteration& iteration) {
   const int64_t length = length_of_row(iteration);
   const GridForm form;
   const int64_t lanes =

@@ -22,8 +22,8 @@ GridForm choose_form(const KernelProgram& program, const Iteration& iteration, s
 // dimension, then by operand; with segments, their number and their strides; the multipliers and shifts of reciprocals of
 // the sizes from `first_divided_dim` on.
 std::vector<int64_t> words_of(const GridForm& form, const Iteration& iteration);
-// Returns how many blocks work at once where rows are folded, and nothing else is computed.
-int64_t blocks_of_folds(const Iteration& iteration);
+// Returns how many blocks work at once where rows are reduced, and nothing else is computed.
+int64_t blocks_of_reductions(const Iteration& iteration);
 
 LaunchShape launch_shape(const GridProgram& grid, const Iteration& iteration, const DeviceLimits& limits);
 

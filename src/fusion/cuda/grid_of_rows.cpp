@@ -88,7 +88,7 @@ class RowGrid : public GridWriter {
   // Computes what is known of the row after `stage` passes: here, because a loop over its elements would compute it again.
   void compute_row_values(uint32_t stage) {
     for (uint32_t i = 0; i < program().code.size(); ++i) {
-      if (schedule_.is_of_row[i] && schedule_.stage[i] <= stage && !is_fold(program().code[i].op)) {
+      if (schedule_.is_of_row[i] && schedule_.stage[i] <= stage && !is_reduction(program().code[i].op)) {
         values_of(row_, i);
       }
     }
@@ -98,7 +98,7 @@ class RowGrid : public GridWriter {
     compute_row_values(pass);
     std::vector<Reduction> reductions;
     for (uint32_t i = 0; i < program().code.size(); ++i) {
-      if (is_fold(program().code[i].op) && schedule_.stage[i] == pass + 1) {
+      if (is_reduction(program().code[i].op) && schedule_.stage[i] == pass + 1) {
         reductions.push_back({i, {}});
         for (uint32_t v = 0; v < form().vector; ++v) {
           const Instruction& each = program().code[i];
@@ -299,7 +299,7 @@ class RowGrid : public GridWriter {
 
   void place_buffers(GridVariable length, uint32_t rows_of_block) {
     const auto reductions = static_cast<size_t>(std::count_if(program().code.begin(), program().code.end(),
-                                                              [](const Instruction& each) { return is_fold(each.op); }));
+                                                              [](const Instruction& each) { return is_reduction(each.op); }));
     // After what reductions need.
     grid_.shared_bytes = reductions * kSlot * form().threads;
     GridVariable begin = constant(static_cast<int64_t>(grid_.shared_bytes));

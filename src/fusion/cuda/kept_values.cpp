@@ -14,7 +14,7 @@ class KeptValues {
   std::vector<uint32_t> find() {
     for (pass_ = 1; pass_ <= schedule_.passes; ++pass_) {
       for (uint32_t i = 0; i < program_.code.size(); ++i) {
-        if (is_fold(program_.code[i].op) && schedule_.stage[i] == pass_) {
+        if (is_reduction(program_.code[i].op) && schedule_.stage[i] == pass_) {
           visit(program_.code[i].a);
         }
       }

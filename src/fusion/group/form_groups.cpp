@@ -8,7 +8,7 @@
 #include "fusion/group/raise_reductions.h"
 #include "fusion/group/views.h"
 #include "fusion/program/cost_model.h"
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
 #include "ir/kernel_node.h"
 #include "ir/memory_types.h"
@@ -70,27 +70,27 @@ void name_states(std::span<Node* const> nodes) {
   }
 }
 
-// Makes a kernel node of the members. They fall apart at a view that nodes outside use, or that is one of what a fold
-// computes, at the parts of a cut that is not among them, at a copy of a value from outside, and where folds of other
+// Makes a kernel node of the members. They fall apart at a view that nodes outside use, or that is one of what a reduction
+// computes, at the parts of a cut that is not among them, at a copy of a value from outside, and where reductions of other
 // dimensions meet.
 bool make_kernels(std::span<const Member> members) {
   std::vector<Node*> nodes;
-  std::unordered_map<const Node*, const Node*> folds;  // by node, a fold of which it is computed
+  std::unordered_map<const Node*, const Node*> reductions;  // by node, a reduction of which it is computed
   bool computes = false;
   for (size_t i = 0; i < members.size(); ++i) {
     const auto& [node, role] = members[i];
-    const Node* fold = role == GroupRole::kFold ? node : nullptr;
+    const Node* reduction = role == GroupRole::kReduction ? node : nullptr;
     bool are_apart = false;
     for (const Value* input : node->inputs()) {
-      if (const auto before = folds.find(input->node()); before != folds.end()) {
-        fold = fold == nullptr ? before->second : fold;
-        are_apart = are_apart || !may_share_kernel(*fold, *before->second);
+      if (const auto before = reductions.find(input->node()); before != reductions.end()) {
+        reduction = reduction == nullptr ? before->second : reduction;
+        are_apart = are_apart || !may_share_kernel(*reduction, *before->second);
       }
     }
-    if (fold != nullptr) {
-      folds[node] = fold;
+    if (reduction != nullptr) {
+      reductions[node] = reduction;
     }
-    const bool is_seen_view = role == GroupRole::kView && (fold != nullptr || is_used_outside(*node, members));
+    const bool is_seen_view = role == GroupRole::kView && (reduction != nullptr || is_used_outside(*node, members));
     const bool lacks_source = (role == GroupRole::kCopy || node->opcode() == Opcode::kListUnpack) &&
                               !contains(members.first(i), node->input(0)->node());
     if (is_seen_view || lacks_source || are_apart) {
@@ -172,7 +172,7 @@ class OpenGroup {
     if (conflicts(node, role)) {
       close();
     }
-    const size_t more = role == GroupRole::kFold ? cost_model::kWeightOfFold : 1;
+    const size_t more = role == GroupRole::kReduction ? cost_model::kWeightOfReduction : 1;
     if (weight_ + more > cost_model::kMaxGroupWeight || (passed_operator_ && !is_connected(node))) {
       close();
     }
@@ -244,9 +244,9 @@ class OpenGroup {
   // Returns whether no kernel computes the node together with the members, because of what one of them writes.
   bool conflicts(const Node& node, GroupRole role) const {
     const bool moves_elements =
-        role == GroupRole::kFold || role == GroupRole::kCopy || (role == GroupRole::kView && uses_member(node));
+        role == GroupRole::kReduction || role == GroupRole::kCopy || (role == GroupRole::kView && uses_member(node));
     const bool have_moved = std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
-      return member.role == GroupRole::kFold || (member.role == GroupRole::kView && uses_member(*member.node));
+      return member.role == GroupRole::kReduction || (member.role == GroupRole::kView && uses_member(*member.node));
     });
     return (role == GroupRole::kWrite && have_moved) || (moves_elements && has(GroupRole::kWrite)) ||
            std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
@@ -340,7 +340,7 @@ GroupRole role_in_group(const Node& node) {
   }
   const bool has_rule = has_element_rule(node.op()) && (produces_new_tensor(node) || casts_to_other_dtype(node)) &&
                         !is_known_to_be_refused(node);
-  return !has_rule ? GroupRole::kNone : may_fold(node.op()) ? GroupRole::kFold : GroupRole::kPointwise;
+  return !has_rule ? GroupRole::kNone : may_reduce(node.op()) ? GroupRole::kReduction : GroupRole::kPointwise;
 }
 
 bool form_groups(Graph& graph, GroupMoves moves) {

@@ -11,7 +11,7 @@
 // group: one call computes them.
 //
 // An operator that writes a tensor in place joins, too. Then what stands in between must not read elements of tensors, or
-// raise; the group has no folds, and no views of what it writes or computes; and neighbors that are independent of each
+// raise; the group has no reductions, and no views of what it writes or computes; and neighbors that are independent of each
 // other have groups of their own. All uses of the operator's result become uses of the tensor, which is the same object; in
 // the group, later uses become uses of the result (ir/kernel_node.h).
 #pragma once
@@ -24,9 +24,9 @@ namespace sconce {
 enum class GroupRole : uint8_t {
   kNone,       // nothing; or its result may share memory with an operand, and it is no view that kernels read through
   kPointwise,  // computes it, element by element
-  kFold,       // computes it: it folds rows
+  kReduction,       // computes it: it reduces rows
   kWrite,      // computes it, element by element, over its first operand
-  kView,       // reads through it, if no fold is computed before: the view picks elements of its first operand
+  kView,       // reads through it, if no reduction is computed before: the view picks elements of its first operand
   kDraw,       // computes it in recordings, with random numbers; it is a group of its own
   kCopy,       // computes it where the operator copies what a view reads; they are a group of their own
 };

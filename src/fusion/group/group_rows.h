@@ -5,7 +5,7 @@
 
 namespace sconce {
 
-// Returns whether the group may compute some rows without the others: it folds no dimensions, and is no convolution with
+// Returns whether the group may compute some rows without the others: it reduces no dimensions, and is no convolution with
 // what clamps it. Whether it can is known when it is prepared (PreparedKernel::takes_rows).
 bool may_take_rows(const NodeGroup& group);
 

@@ -1,7 +1,7 @@
 #include "fusion/group/group_shapes.h"
 
 #include "fusion/program/channels.h"
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ bool GroupShapes::add(const Node& node) {
   if (!shape) {
     return false;
   }
-  auto strides = may_fold(node.op()) ? contiguous_form(shape->sizes).strides : strides_of_result(node);
+  auto strides = may_reduce(node.op()) ? contiguous_form(shape->sizes).strides : strides_of_result(node);
   // Loops over rows write contiguous results; dimensions of one element may have any stride.
   if (!strides || (shape->space && !is_contiguous({shape->sizes, *strides}))) {
     return false;
@@ -153,7 +153,7 @@ bool GroupShapes::align_channels(const Node& node) {
   return true;
 }
 
-// Returns the strides that LibTorch gives the result of a node that folds nothing; nothing if they are not known.
+// Returns the strides that LibTorch gives the result of a node that reduces nothing; nothing if they are not known.
 std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node) const {
   std::vector<Form> forms;
   bool has_number = false;
@@ -209,8 +209,8 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
     has_dropped = has_dropped || shape.rows == Rows::kRowDropped;
     has_other = has_other || (shape.rows != Rows::kRowDropped && !shape.sizes.empty());
   }
-  if (may_fold(node.op())) {
-    return fold(node);
+  if (may_reduce(node.op())) {
+    return reduction(node);
   }
   return result.space ? in_space(std::move(result), has_dropped, has_other) : std::optional(std::move(result));
 }
@@ -219,9 +219,9 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
 std::optional<GroupShapes::Shape> GroupShapes::in_space(Shape result, bool has_dropped, bool has_other) {
   const RowSpace& space = *result.space;
   const c10::DimVector& whole = space.sizes;
-  const size_t dropped = space.folded_dims.count();
+  const size_t dropped = space.reduced_dims.count();
   // Where the first dimensions are gone, those that are left stand in their places.
-  const bool are_first = space.folded_dims == first_dims(dropped);
+  const bool are_first = space.reduced_dims == first_dims(dropped);
   if (has_dropped && (!has_other || (are_first && result.sizes == c10::IntArrayRef(whole).slice(dropped)))) {
     result.rows = Rows::kRowDropped;
     return result;
@@ -233,7 +233,7 @@ std::optional<GroupShapes::Shape> GroupShapes::in_space(Shape result, bool has_d
     return result;
   }
   for (size_t dim = 0; dim < whole.size(); ++dim) {
-    if (result.sizes[dim] != (space.folded_dims[dim] ? 1 : whole[dim])) {
+    if (result.sizes[dim] != (space.reduced_dims[dim] ? 1 : whole[dim])) {
       return std::nullopt;
     }
   }
@@ -241,9 +241,9 @@ std::optional<GroupShapes::Shape> GroupShapes::in_space(Shape result, bool has_d
   return result;
 }
 
-std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
+std::optional<GroupShapes::Shape> GroupShapes::reduction(const Node& node) const {
   const Shape& operand = shapes_.at(node.input(0));
-  const auto how = fold_of(node, static_cast<int64_t>(operand.sizes.size()));
+  const auto how = reduction_of(node, static_cast<int64_t>(operand.sizes.size()));
   if (!how || how->dims.none()) {
     return std::nullopt;
   }
@@ -255,29 +255,29 @@ std::optional<GroupShapes::Shape> GroupShapes::fold(const Node& node) const {
       operand.strides != contiguous_form(operand.sizes).strides) {
     return std::nullopt;
   }
-  // Weights have one element for each that is folded. The operator rejects others, also those that broadcast. What is
+  // Weights have one element for each that is reduced. The operator rejects others, also those that broadcast. What is
   // computed of rows has one element for each row instead.
-  c10::DimVector folded;
+  c10::DimVector reduced;
   c10::DimVector kept;
   c10::DimVector with_ones;
   for (size_t dim = 0; dim < space.sizes.size(); ++dim) {
-    const bool is_folded = space.folded_dims[dim];
-    (is_folded ? folded : kept).push_back(space.sizes[dim]);
-    with_ones.push_back(is_folded ? 1 : space.sizes[dim]);
+    const bool is_reduced = space.reduced_dims[dim];
+    (is_reduced ? reduced : kept).push_back(space.sizes[dim]);
+    with_ones.push_back(is_reduced ? 1 : space.sizes[dim]);
   }
-  if (how->sizes && c10::IntArrayRef(folded) != c10::IntArrayRef(*how->sizes)) {
+  if (how->sizes && c10::IntArrayRef(reduced) != c10::IntArrayRef(*how->sizes)) {
     return std::nullopt;
   }
   for (const Value* input : node.inputs().slice(1)) {
     const auto known = shapes_.find(input);
-    if (known != shapes_.end() && (known->second.sizes != folded || known->second.space)) {
+    if (known != shapes_.end() && (known->second.sizes != reduced || known->second.space)) {
       return std::nullopt;
     }
   }
   switch (how->result) {
-    case Fold::Result::kWhole: return Shape{operand.sizes, space, Rows::kWhole};
-    case Fold::Result::kKept: return Shape{std::move(with_ones), space, Rows::kRowKept};
-    case Fold::Result::kDropped: return Shape{std::move(kept), space, Rows::kRowDropped};
+    case Reduction::Result::kWhole: return Shape{operand.sizes, space, Rows::kWhole};
+    case Reduction::Result::kKept: return Shape{std::move(with_ones), space, Rows::kRowKept};
+    case Reduction::Result::kDropped: return Shape{std::move(kept), space, Rows::kRowDropped};
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// GroupShapes: sizes and strides of a group's values, and over which rows folds run.
+// GroupShapes: sizes and strides of a group's values, and over which rows reductions run.
 #pragma once
 
 #include "fusion/group/views.h"
@@ -15,24 +15,24 @@
 
 namespace sconce {
 
-// The space in which a value is computed: the sizes of what is folded, and which dimensions are.
+// The space in which a value is computed: the sizes of what is reduced, and which dimensions are.
 struct RowSpace {
   c10::DimVector sizes;
-  DimSet folded_dims = {};
+  DimSet reduced_dims = {};
 
   bool operator==(const RowSpace&) const = default;
 };
 
 class GroupShapes {
  public:
-  // Returns nothing if operands do not broadcast, or if one kernel cannot compute the folds: they run over different rows,
+  // Returns nothing if operands do not broadcast, or if one kernel cannot compute the reductions: they run over different rows,
   // or dimensions stand against each other that are not the same.
   static std::optional<GroupShapes> of(const NodeGroup& group, const KernelArguments& arguments);
 
   // The sizes as which the kernel sees the value: a tensor of one element for each channel has dimensions of size 1 after
   // that of the channels.
   const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).sizes; }
-  // The strides that LibTorch gives a tensor of these sizes. Values that are computed of folds are contiguous.
+  // The strides that LibTorch gives a tensor of these sizes. Values that are computed of reductions are contiguous.
   const c10::DimVector& strides_of(const Value& value) const { return shapes_.at(&value).strides; }
   // Returns the strides of a tensor with the sizes of the value's space, into which the kernel writes the value.
   c10::DimVector written_strides(const Value& value) const;
@@ -40,15 +40,15 @@ class GroupShapes {
   std::optional<View> viewed(const Value& value, std::span<const Value* const> views) const;
   // Returns whether the value has one element for each row of its space.
   bool is_of_row(const Value& value) const { return shapes_.at(&value).rows != Rows::kWhole; }
-  // Returns the space in which the value must be computed; a space without folds for a value that needs none.
+  // Returns the space in which the value must be computed; a space without reductions for a value that needs none.
   RowSpace space_of(const Value& value) const;
 
  private:
   // How a value stands to its space.
   enum class Rows : uint8_t {
     kWhole,       // it has all dimensions
-    kRowKept,     // the folded dimensions have size 1
-    kRowDropped,  // the folded dimensions are gone
+    kRowKept,     // the reduced dimensions have size 1
+    kRowDropped,  // the reduced dimensions are gone
   };
   struct Shape {
     c10::DimVector sizes;
@@ -65,7 +65,7 @@ class GroupShapes {
   std::optional<Shape> shape_of(const Node& node) const;
   static std::optional<Shape> in_space(Shape result, bool has_dropped, bool has_other);
   std::optional<c10::DimVector> strides_of_result(const Node& node) const;
-  std::optional<Shape> fold(const Node& node) const;
+  std::optional<Shape> reduction(const Node& node) const;
 
   std::unordered_map<const Value*, Shape> shapes_;
   mutable Views views_;

@@ -1,6 +1,6 @@
 #include "fusion/group/known_dtypes.h"
 
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
 
 #include <algorithm>
@@ -53,11 +53,11 @@ bool is_refused(const Node& node, bool unknown_is_zero_dim) {
     }
     arguments.push_back(std::move(*argument));
   }
-  if (may_fold(node.op())) {
+  if (may_reduce(node.op())) {
     const TensorFacts* facts = node.input(0)->facts();
     if (facts != nullptr && facts->sizes) {
-      const auto fold = fold_of(node, static_cast<int64_t>(facts->sizes->size()));
-      return !fold || fold->dims.none() || !is_written(builder, node, arguments);
+      const auto reduction = reduction_of(node, static_cast<int64_t>(facts->sizes->size()));
+      return !reduction || reduction->dims.none() || !is_written(builder, node, arguments);
     }
   }
   return !is_written(builder, node, arguments);

@@ -2,7 +2,7 @@
 
 #include "analysis/effects.h"
 #include "fusion/group/form_groups.h"
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 
 #include <algorithm>
 #include <vector>
@@ -17,7 +17,7 @@ bool has_constant_arguments(const Node& node) {
 
 bool may_rise(const Node& reduction, const Node& source) {
   return source.owning_block() == reduction.owning_block() && has_constant_arguments(reduction) &&
-         role_in_group(source) == GroupRole::kPointwise && role_in_group(reduction) == GroupRole::kFold;
+         role_in_group(source) == GroupRole::kPointwise && role_in_group(reduction) == GroupRole::kReduction;
 }
 
 // Moves the reduction and the constants that it uses. Returns whether it moved past an operator.
@@ -53,7 +53,7 @@ bool raise_reductions(const Block& block) {
     for (const Block* nested : node->blocks()) {
       changed = raise_reductions(*nested) || changed;
     }
-    if (node->schema() != nullptr && may_fold(node->op()) && may_rise(*node, *node->input(0)->node())) {
+    if (node->schema() != nullptr && may_reduce(node->op()) && may_rise(*node, *node->input(0)->node())) {
       changed = raise(*node, *node->input(0)->node()) || changed;
     }
   }

@@ -12,8 +12,8 @@ namespace sconce::cost_model {
 // The weight of a group; a pointwise operator or a view weighs 1. Bounds the time that LLVM takes for a kernel, which grows
 // faster than the kernel, and what is lost where one node makes all of its group run one by one.
 constexpr size_t kMaxGroupWeight = 64;
-// A fold has loops of its own: code of the length of about this many pointwise operators.
-constexpr size_t kWeightOfFold = 16;
+// A reduction has loops of its own: code of the length of about this many pointwise operators.
+constexpr size_t kWeightOfReduction = 16;
 
 // ---- kernels (group_kernel)
 
@@ -26,9 +26,9 @@ constexpr size_t kLanesOfStream = 8;
 // Elements up to which a kernel reduces columns and writes a result of all elements: tiles of columns write a piece of each
 // row, and beyond the caches that takes 1.2 times as long as one operator after the other (bench/reductions).
 constexpr int64_t kMaxElementsOfColumns = 4'194'304;
-// Elements of a row that is folded. Lanes sum up independently; beyond this length LibTorch's sums in pairs are more
+// Elements of a row that is reduced. Lanes sum up independently; beyond this length LibTorch's sums in pairs are more
 // precise.
-constexpr int64_t kMaxFoldedRow = 65'536;
+constexpr int64_t kMaxReducedRow = 65'536;
 
 // ---- schedules, in instructions
 
@@ -44,7 +44,7 @@ constexpr size_t kCostOfRoot = 8;
 // The cost from which on a value is computed once for all rows and kept for them, and the rows that this takes.
 constexpr size_t kMinCostToShare = 8;
 constexpr int64_t kFewestRowsToShare = 8;
-// Vectors that one iteration of a fold's inner loop takes, so that additions do not wait for each other.
+// Vectors that one iteration of a reduction's inner loop takes, so that additions do not wait for each other.
 constexpr size_t kUnrolledVectors = 4;
 // Elements of a column that are added up by themselves, and how many such sums are: so sums of n numbers round as if they
 // were of kBlockOfColumn + kBlocksOfSum + n / (kBlockOfColumn * kBlocksOfSum), and LibTorch's cascades are not more precise.

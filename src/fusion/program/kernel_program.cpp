@@ -54,15 +54,15 @@ const char* name_of(MachineOp op) { return traits_of(op).name; }
 size_t operand_count(MachineOp op) { return traits_of(op).operands; }
 bool is_library_function(MachineOp op) { return traits_of(op).is_library_function; }
 bool is_call(MachineOp op) { return op == MachineOp::kCall || op == MachineOp::kCallOfTwo; }
-bool is_fold(MachineOp op) { return op >= MachineOp::kSum && op <= MachineOp::kSmallest; }
+bool is_reduction(MachineOp op) { return op >= MachineOp::kSum && op <= MachineOp::kSmallest; }
 
 c10::SmallVector<uint32_t, 3> operands_of(const Instruction& instruction) {
   const std::array<uint32_t, 3> all = {instruction.a, instruction.b, instruction.c};
   return {all.begin(), all.begin() + static_cast<ptrdiff_t>(operand_count(instruction.op))};
 }
 
-bool KernelProgram::has_folds() const {
-  return std::any_of(code.begin(), code.end(), [](const Instruction& each) { return is_fold(each.op); });
+bool KernelProgram::has_reductions() const {
+  return std::any_of(code.begin(), code.end(), [](const Instruction& each) { return is_reduction(each.op); });
 }
 
 // Every preparation of a kernel writes the text, to find the code: by hand, because a stream takes several times as long.

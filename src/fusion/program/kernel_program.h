@@ -9,7 +9,7 @@
 //     …
 //
 // The program describes one row of elements. The kernel runs it for all rows. An instruction computes one value per element,
-// from values of the same element; a fold computes one value for the row. The elements of a row need not lie side by side:
+// from values of the same element; a reduction computes one value for the row. The elements of a row need not lie side by side:
 // of a sum over the first dimension, a row is a column of the matrix. The text is the key under which compiled code is kept.
 #pragma once
 
@@ -84,9 +84,9 @@ enum class MachineOp : uint8_t {
   kShiftLeft,   // of integers, by less than their bits
   kShiftRight,  // the same; copies the sign
   kRemainder,   // of integers, with the sign of a; b must not be 0 or -1
-  kSum,         // of the row: a fold
+  kSum,         // of the row: a reduction
   kProduct,     // the same
-  kLargest,     // of the row: a fold; NaN if an element is NaN
+  kLargest,     // of the row: a reduction; NaN if an element is NaN
   kSmallest,    // the same
   kRowLength,   // the number of elements of a row, as a floating number
 };
@@ -99,8 +99,8 @@ size_t operand_count(MachineOp op);
 bool is_library_function(MachineOp op);
 // Returns whether the operation calls a scalar function.
 bool is_call(MachineOp op);
-// Returns whether the operation folds a row to one value.
-bool is_fold(MachineOp op);
+// Returns whether the operation reduces a row to one value.
+bool is_reduction(MachineOp op);
 
 struct Instruction {
   MachineOp op;
@@ -157,7 +157,7 @@ struct KernelProgram {
   bool is_of_row(const KernelInput& input) const {
     return order == LoopOrder::kRows ? input.access == Access::kOne : input.is_of_row;
   }
-  bool has_folds() const;
+  bool has_reductions() const;
   // Operands are the inputs, then the outputs.
   size_t operand_count() const { return inputs.size() + outputs.size(); }
   c10::ScalarType type_of_operand(size_t k) const {

@@ -58,11 +58,11 @@ class NestBackend {
   virtual c10::Device device() const = 0;
   virtual bool has_kernels() const = 0;
   virtual bool accepts(const ProgramBuilder& builder) const = 0;
-  virtual bool accepts(const KernelProgram& program, const Iteration& iteration, bool folds_rows) const = 0;
+  virtual bool accepts(const KernelProgram& program, const Iteration& iteration, bool reduces_rows) const = 0;
   // Asks whether one kernel is good for rows of any length.
   virtual bool accepts_any_length(const KernelProgram& program) const = 0;
   // `writes`: the kernel writes operands in place. `group` names what it computes.
-  virtual std::unique_ptr<NestCode> make(const KernelProgram& program, bool folds_rows, bool writes,
+  virtual std::unique_ptr<NestCode> make(const KernelProgram& program, bool reduces_rows, bool writes,
                                          const std::string& group) const = 0;
   // Returns the kernel of a group that draws random numbers; null for any other group.
   virtual KernelPtr make_drawing_kernel(const NodeGroup& /*group*/) const { return nullptr; }

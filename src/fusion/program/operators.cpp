@@ -1,7 +1,7 @@
 #include "fusion/program/operators.h"
 
 #include "fusion/program/channels.h"
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/rules/rule.h"
 #include "load/compile_op_row.h"
 #include "ops/in_place.h"
@@ -129,7 +129,7 @@ bool has_element_rule(const Op& op) {
   if (op.schema == nullptr || op.schema->is_mutable()) {
     return false;
   }
-  if (rules().contains(op.schema->operator_name()) || may_fold(op)) {
+  if (rules().contains(op.schema->operator_name()) || may_reduce(op)) {
     return true;
   }
   return !op.body.empty() && is_of_elements(body_of(op));
@@ -145,7 +145,7 @@ const Op& op_of_elements(const Op& op) {
   const auto [known, is_new] = found->try_emplace(&op, &op);
   if (is_new) {
     const Op* const variant = rules().contains(op.schema->operator_name()) ? nullptr : find_out_of_place(op);
-    known->second = variant != nullptr && has_element_rule(*variant) && !may_fold(*variant) ? variant : &op;
+    known->second = variant != nullptr && has_element_rule(*variant) && !may_reduce(*variant) ? variant : &op;
   }
   return *known->second;
 }
@@ -207,8 +207,8 @@ std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, Arg
   if (rule != rules().end()) {
     return rule->second(writing);
   }
-  if (may_fold(op)) {
-    return write_fold(writing, op);
+  if (may_reduce(op)) {
+    return write_reduction(writing, op);
   }
   return op.body.empty() ? std::nullopt : write_body(builder, op, arguments);
 }

@@ -22,7 +22,7 @@ class Scheduling {
       schedule_.passes = std::max(schedule_.passes, pass_of(output) + 1);
     }
     for (uint32_t i = 0; i < program_.code.size(); ++i) {
-      if (is_fold(program_.code[i].op)) {
+      if (is_reduction(program_.code[i].op)) {
         schedule_.passes = std::max(schedule_.passes, schedule_.stage[i]);
         find_buffers(program_.code[i].a, schedule_.stage[i] - 1);
       }
@@ -50,7 +50,7 @@ class Scheduling {
       is_of_row = is_of_row && schedule_.is_of_row[operand];
       stage = std::max(stage, schedule_.stage[operand]);
     }
-    if (is_fold(each.op)) {
+    if (is_reduction(each.op)) {
       is_of_row = true;
       ++stage;
     }

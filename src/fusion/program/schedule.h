@@ -1,6 +1,6 @@
 // Schedule: in how many passes over a row a program is computed.
 //
-// A fold (a sum, a maximum) needs a pass over the whole row before its value is known. So softmax has three: the maximum;
+// A reduction (a sum, a maximum) needs a pass over the whole row before its value is known. So softmax has three: the maximum;
 // the exponentials and their sum; the quotients.
 #pragma once
 

@@ -28,7 +28,7 @@ SCONCE_INLINE Vector exp_of(Vector x) {
   return select(is_small, Vector{}, sum * reinterpret_cast<Vector>(power));
 }
 
-// Folds halves onto each other: one element after the other would wait for each comparison.
+// Combines halves with each other: one element after the other would wait for each comparison.
 SCONCE_INLINE float greatest_of(Vector value) {
   float parts[kLanes];
   store(parts, value);

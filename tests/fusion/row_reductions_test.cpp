@@ -1,4 +1,4 @@
-// Groups with several folds in one kernel.
+// Groups with several reductions in one kernel.
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 // Both results have three passes over a row. The exponentials of the second wait for the last pass in the memory of the
 // first.
-TEST(RowFolds, KeepBuffersApartFromOtherResults) {
+TEST(RowReductions, KeepBuffersApartFromOtherResults) {
   const at::NoGradGuard no_grad;
   const std::string text = R"(graph(%x : Tensor, %y : Tensor):
   %one : int = prim::Constant[value=1]()

@@ -1,4 +1,4 @@
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 
 #include <ATen/WrapDimUtils.h>
 
@@ -32,26 +32,26 @@ std::optional<DimSet> dims_of(c10::ArrayRef<int64_t> named, int64_t rank) {
 }
 
 // (self, dim, …)
-std::optional<Fold> fold_last(const Node& node, int64_t rank) {
+std::optional<Reduction> reduce_last(const Node& node, int64_t rank) {
   const c10::IValue* dim = node.input(1)->constant();
   const bool is_last = dim != nullptr && dim->isInt() && rank > 0 && (dim->toInt() == -1 || dim->toInt() == rank - 1);
-  return is_last ? std::optional(Fold{last_dims(1, rank), Fold::Result::kWhole}) : std::nullopt;
+  return is_last ? std::optional(Reduction{last_dims(1, rank), Reduction::Result::kWhole}) : std::nullopt;
 }
 
 // (self, dim, keepdim, …)
-std::optional<Fold> fold_one_away(const Node& node, int64_t rank) {
+std::optional<Reduction> reduce_one_away(const Node& node, int64_t rank) {
   const c10::IValue* dim = node.input(1)->constant();
   const c10::IValue* keeps = node.input(2)->constant();
   if (dim == nullptr || !dim->isInt() || keeps == nullptr || !keeps->isBool()) {
     return std::nullopt;
   }
   const auto dims = dims_of({dim->toInt()}, rank);
-  return dims ? std::optional(Fold{*dims, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped}) : std::nullopt;
+  return dims ? std::optional(Reduction{*dims, keeps->toBool() ? Reduction::Result::kKept : Reduction::Result::kDropped}) : std::nullopt;
 }
 
 // Dimensions and keepdim at these positions; no dimensions, or None, mean all.
 template <size_t kDims = 1, size_t kKeeps = 2>
-std::optional<Fold> fold_several(const Node& node, int64_t rank) {
+std::optional<Reduction> reduce_several(const Node& node, int64_t rank) {
   const c10::IValue* given = node.input(kDims)->constant();
   const c10::IValue* keeps = node.input(kKeeps)->constant();
   if (given == nullptr || keeps == nullptr || !keeps->isBool() || !(given->isIntList() || given->isNone())) {
@@ -59,23 +59,23 @@ std::optional<Fold> fold_several(const Node& node, int64_t rank) {
   }
   const std::vector<int64_t> named = given->isNone() ? std::vector<int64_t>{} : given->toIntVector();
   const auto dims = named.empty() ? std::optional(last_dims(rank, rank)) : dims_of(named, rank);
-  return dims ? std::optional(Fold{*dims, keeps->toBool() ? Fold::Result::kKept : Fold::Result::kDropped}) : std::nullopt;
+  return dims ? std::optional(Reduction{*dims, keeps->toBool() ? Reduction::Result::kKept : Reduction::Result::kDropped}) : std::nullopt;
 }
 
-std::optional<Fold> fold_all(const Node& /*node*/, int64_t rank) {
-  return Fold{last_dims(rank, rank), Fold::Result::kDropped};
+std::optional<Reduction> reduce_all(const Node& /*node*/, int64_t rank) {
+  return Reduction{last_dims(rank, rank), Reduction::Result::kDropped};
 }
 
 // (input, normalized_shape, …)
 template <bool kIsComposed>
-std::optional<Fold> fold_normalized(const Node& node, int64_t rank) {
+std::optional<Reduction> reduce_normalized(const Node& node, int64_t rank) {
   const c10::IValue* shape = node.input(1)->constant();
   if (shape == nullptr || !shape->isIntList()) {
     return std::nullopt;
   }
   const std::vector<int64_t> sizes = shape->toIntVector();
   const auto count = static_cast<int64_t>(sizes.size());
-  return count <= rank ? std::optional(Fold{last_dims(count, rank), Fold::Result::kWhole, kIsComposed, sizes})
+  return count <= rank ? std::optional(Reduction{last_dims(count, rank), Reduction::Result::kWhole, kIsComposed, sizes})
                        : std::nullopt;
 }
 
@@ -209,35 +209,35 @@ Result write_layer_norm(Writing& w) {
   });
 }
 
-struct FoldRule {
-  std::optional<Fold> (*dims)(const Node& node, int64_t rank);
+struct ReductionRule {
+  std::optional<Reduction> (*dims)(const Node& node, int64_t rank);
   Result (*write)(Writing& w);
 };
 
-const FoldRule* rule_of(const Op& op) {
-  static const auto* const rules = new std::unordered_map<c10::OperatorName, FoldRule>{
-      {{"aten::softmax", "int"}, {fold_last, write_softmax}},
-      {{"aten::log_softmax", "int"}, {fold_last, write_log_softmax}},
-      {{"aten::sum", ""}, {fold_all, write_sum_of_row}},
-      {{"aten::sum", "dim_IntList"}, {fold_several<>, write_sum_of_row}},
-      {{"aten::mean", ""}, {fold_all, write_mean_of_row}},
-      {{"aten::mean", "dim"}, {fold_several<>, write_mean_of_row}},
-      {{"aten::amax", ""}, {fold_several<>, write_extreme<MachineOp::kLargest>}},
-      {{"aten::amin", ""}, {fold_several<>, write_extreme<MachineOp::kSmallest>}},
-      {{"aten::prod", ""}, {fold_all, write_product_of_row}},
-      {{"aten::prod", "dim_int"}, {fold_one_away, write_product_of_row}},
-      {{"aten::logsumexp", ""}, {fold_several<>, write_log_of_sum_of_row}},
-      {{"aten::norm", "Scalar"}, {fold_all, write_norm_of_row}},
-      {{"aten::norm", "ScalarOpt_dim"}, {fold_several<2, 3>, write_norm_of_row}},
-      {{"aten::linalg_vector_norm", ""}, {fold_several<2, 3>, write_norm_of_row}},
-      {{"aten::var", ""}, {fold_all, write_variance_of_row<1, false>}},
-      {{"aten::var", "dim"}, {fold_several<1, 3>, write_variance_of_row<2, false>}},
-      {{"aten::var", "correction"}, {fold_several<1, 3>, write_variance_of_row<2, false>}},
-      {{"aten::std", ""}, {fold_all, write_variance_of_row<1, true>}},
-      {{"aten::std", "dim"}, {fold_several<1, 3>, write_variance_of_row<2, true>}},
-      {{"aten::std", "correction"}, {fold_several<1, 3>, write_variance_of_row<2, true>}},
-      {{"aten::rms_norm", ""}, {fold_normalized<true>, write_rms_norm}},
-      {{"aten::layer_norm", ""}, {fold_normalized<false>, write_layer_norm}},
+const ReductionRule* rule_of(const Op& op) {
+  static const auto* const rules = new std::unordered_map<c10::OperatorName, ReductionRule>{
+      {{"aten::softmax", "int"}, {reduce_last, write_softmax}},
+      {{"aten::log_softmax", "int"}, {reduce_last, write_log_softmax}},
+      {{"aten::sum", ""}, {reduce_all, write_sum_of_row}},
+      {{"aten::sum", "dim_IntList"}, {reduce_several<>, write_sum_of_row}},
+      {{"aten::mean", ""}, {reduce_all, write_mean_of_row}},
+      {{"aten::mean", "dim"}, {reduce_several<>, write_mean_of_row}},
+      {{"aten::amax", ""}, {reduce_several<>, write_extreme<MachineOp::kLargest>}},
+      {{"aten::amin", ""}, {reduce_several<>, write_extreme<MachineOp::kSmallest>}},
+      {{"aten::prod", ""}, {reduce_all, write_product_of_row}},
+      {{"aten::prod", "dim_int"}, {reduce_one_away, write_product_of_row}},
+      {{"aten::logsumexp", ""}, {reduce_several<>, write_log_of_sum_of_row}},
+      {{"aten::norm", "Scalar"}, {reduce_all, write_norm_of_row}},
+      {{"aten::norm", "ScalarOpt_dim"}, {reduce_several<2, 3>, write_norm_of_row}},
+      {{"aten::linalg_vector_norm", ""}, {reduce_several<2, 3>, write_norm_of_row}},
+      {{"aten::var", ""}, {reduce_all, write_variance_of_row<1, false>}},
+      {{"aten::var", "dim"}, {reduce_several<1, 3>, write_variance_of_row<2, false>}},
+      {{"aten::var", "correction"}, {reduce_several<1, 3>, write_variance_of_row<2, false>}},
+      {{"aten::std", ""}, {reduce_all, write_variance_of_row<1, true>}},
+      {{"aten::std", "dim"}, {reduce_several<1, 3>, write_variance_of_row<2, true>}},
+      {{"aten::std", "correction"}, {reduce_several<1, 3>, write_variance_of_row<2, true>}},
+      {{"aten::rms_norm", ""}, {reduce_normalized<true>, write_rms_norm}},
+      {{"aten::layer_norm", ""}, {reduce_normalized<false>, write_layer_norm}},
   };
   const auto found = op.schema == nullptr ? rules->end() : rules->find(op.schema->operator_name());
   return found == rules->end() ? nullptr : &found->second;
@@ -245,34 +245,34 @@ const FoldRule* rule_of(const Op& op) {
 
 }  // namespace
 
-bool may_fold(const Op& op) { return rule_of(op) != nullptr; }
+bool may_reduce(const Op& op) { return rule_of(op) != nullptr; }
 
-std::optional<Fold> fold_of(const Node& node, int64_t rank) {
+std::optional<Reduction> reduction_of(const Node& node, int64_t rank) {
   return rank <= static_cast<int64_t>(DimSet().size()) ? rule_of(node.op())->dims(node, rank) : std::nullopt;
 }
 
-bool may_share_kernel(const Node& fold, const Node& other) {
-  struct Folded {
+bool may_share_kernel(const Node& reduction, const Node& other) {
+  struct Reduced {
     DimSet dims;
     int64_t rank;
     bool are_last;
-    bool operator==(const Folded&) const = default;
+    bool operator==(const Reduced&) const = default;
   };
   // If the rank is unknown, the first dimension counts as an outer one.
-  const auto folded = [](const Node& node) {
+  const auto reduced = [](const Node& node) {
     const TensorFacts* facts = node.input(0)->facts();
     const bool is_known = facts != nullptr && facts->sizes;
     const auto rank = static_cast<int64_t>(is_known ? facts->sizes->size() : DimSet().size());
-    const auto how = fold_of(node, rank);
+    const auto how = reduction_of(node, rank);
     const DimSet dims = how ? how->dims : DimSet();
-    return Folded{dims, rank,
+    return Reduced{dims, rank,
                   is_known ? dims == last_dims(static_cast<int64_t>(dims.count()), rank) : !dims[0] || dims.all()};
   };
-  const Folded a = folded(fold);
-  const Folded b = folded(other);
+  const Reduced a = reduced(reduction);
+  const Reduced b = reduced(other);
   return (a.are_last && b.are_last) || a == b;
 }
 
-std::optional<Element> write_fold(Writing& writing, const Op& op) { return rule_of(op)->write(writing); }
+std::optional<Element> write_reduction(Writing& writing, const Op& op) { return rule_of(op)->write(writing); }
 
 }  // namespace sconce

@@ -1,8 +1,8 @@
-// Every operator that folds rows, beside the operator itself.
+// Every operator that reduces rows, beside the operator itself.
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/graphs.h"
 
-#include "fusion/program/folds.h"
+#include "fusion/program/reductions.h"
 #include "lower/lower.h"
 #include "ops/op.h"
 #include "plan/run_plan.h"
@@ -17,12 +17,12 @@ namespace sconce::testing {
 namespace {
 
 // Calls of the operators on %x of 3 dimensions.
-struct FoldCall {
+struct ReductionCall {
   const char* overload;  // of the operator
   const char* constants;
   const char* call;
 };
-constexpr FoldCall kFoldCalls[] = {
+constexpr ReductionCall kReductionCalls[] = {
     {"softmax.int", "%d : int = prim::Constant[value=-1]()", "aten::softmax(%x, %d, %none)"},
     {"log_softmax.int", "%d : int = prim::Constant[value=2]()", "aten::log_softmax(%x, %d, %none)"},
     {"sum", "", "aten::sum(%x, %none)"},
@@ -56,22 +56,22 @@ constexpr FoldCall kFoldCalls[] = {
      "aten::rms_norm(%x, %s, %none, %e)"},
 };
 
-std::string graph_text_of(const FoldCall& call) {
-  // A pointwise operator before the fold, so that the group is never a single node.
+std::string graph_text_of(const ReductionCall& call) {
+  // A pointwise operator before the reduction, so that the group is never a single node.
   return std::string("graph(%input : Tensor):\n") +
          "%none : NoneType = prim::Constant()\n%true : bool = prim::Constant[value=1]()\n"
          "%false : bool = prim::Constant[value=0]()\n" +
          call.constants + "\n%x : Tensor = aten::neg(%input)\n%r : Tensor = " + call.call + "\nreturn (%r)\n";
 }
 
-class FoldRules : public ::testing::TestWithParam<size_t> {
+class ReductionRules : public ::testing::TestWithParam<size_t> {
  protected:
   const at::NoGradGuard no_grad_;
 };
 
-TEST_P(FoldRules, AgreeWithTheOperators) {
+TEST_P(ReductionRules, AgreeWithTheOperators) {
   std::set<std::string> tested;
-  for (const FoldCall& call : kFoldCalls) {
+  for (const ReductionCall& call : kReductionCalls) {
     tested.insert(std::string("aten::") + call.overload);
     CountedKernels kernels(GetParam());
     const std::string text = graph_text_of(call);
@@ -105,11 +105,11 @@ TEST_P(FoldRules, AgreeWithTheOperators) {
   }
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto handle = c10::Dispatcher::singleton().findSchema(name);
-    EXPECT_TRUE(!handle || !may_fold(op_of(handle->schema())) || tested.contains(toString(name))) << toString(name);
+    EXPECT_TRUE(!handle || !may_reduce(op_of(handle->schema())) || tested.contains(toString(name))) << toString(name);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Lanes, FoldRules, ::testing::ValuesIn(kernel_widths()),
+INSTANTIATE_TEST_SUITE_P(Lanes, ReductionRules, ::testing::ValuesIn(kernel_widths()),
                          [](const auto& lanes) { return std::to_string(lanes.param); });
 
 }  // namespace
