@@ -150,7 +150,7 @@ void FileCache::remove_oldest() const {
   }
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
   for (const File& file : files) {
-    if (bytes <= kMostBytes) {
+    if (bytes <= kMaxBytes) {
       return;
     }
     fs::remove(file.path, failure);

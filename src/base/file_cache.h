@@ -17,7 +17,7 @@ namespace sconce {
 class FileCache {
  public:
   // The most bytes in the directory, of all kinds. Beyond them, the files that were not used for longest are removed.
-  static constexpr uint64_t kMostBytes = 64 << 20;
+  static constexpr uint64_t kMaxBytes = 64 << 20;
 
   // `suffix` tells kinds of files apart: ".o". Without a directory, nothing is kept.
   FileCache(std::string directory, std::string suffix) : directory_(std::move(directory)), suffix_(std::move(suffix)) {}

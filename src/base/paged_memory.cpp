@@ -177,7 +177,7 @@ void page_out_later(const c10::Storage& storage, PagesOf pages) {
 at::Tensor empty_paged_like(const at::Tensor& like, at::MemoryFormat format) {
   const at::Tensor form = at::empty_like(like, like.options().device(at::kMeta), format);
   const size_t bytes = form.nbytes();
-  if (!like.device().is_cpu() || has_allocator_of_user() || bytes < PagedMemory::kLeastBytes) {
+  if (!like.device().is_cpu() || has_allocator_of_user() || bytes < PagedMemory::kMinBytes) {
     return at::empty_like(like, format);
   }
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,

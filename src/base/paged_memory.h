@@ -38,7 +38,7 @@ std::shared_ptr<const OpenFile> open_source(const std::string& path);
 class PagedMemory {
  public:
   // Smaller memory has no whole pages worth a mapping.
-  static constexpr size_t kLeastBytes = size_t{64} << 10;
+  static constexpr size_t kMinBytes = size_t{64} << 10;
 
   // Returns memory whose elements are not initialized. Its pages leave for a temporary file without a name, which this
   // process shares with those that it forks. Throws c10::OutOfMemoryError.

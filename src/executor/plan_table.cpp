@@ -9,9 +9,9 @@
 namespace sconce {
 namespace {
 
-constexpr size_t kMostGeneral = 4;   // more would follow sizes that have no pattern
-constexpr size_t kMostUnused = 4;    // recordings of a kind in a row
-constexpr size_t kMostReasons = 64;  // that are counted apart
+constexpr size_t kMaxGeneral = 4;   // more would follow sizes that have no pattern
+constexpr size_t kMaxUnused = 4;    // recordings of a kind in a row
+constexpr size_t kMaxReasons = 64;  // that are counted apart
 constexpr const char* kOtherReasons = "other reasons";
 constexpr const char* kFirstTime = "its kind came for the first time";
 constexpr const char* kUnstable = "what its recording assumes changes from call to call";
@@ -89,7 +89,7 @@ bool PlanTable::were_used(const Structure& structure, const std::vector<int64_t>
     if (use->plan->runs != 0 || !use->plan->is_ready()) {
       return true;
     }
-    if (++unused >= kMostUnused) {
+    if (++unused >= kMaxUnused) {
       return false;
     }
   }
@@ -120,7 +120,7 @@ void PlanTable::insert(const PlanKey& key, PlanPtr plan, Holds holds) {
     if (!plan->refusal.empty()) {
       return;  // a recording of one size may not be refused
     }
-    structure.keeps_sizes = structure.keeps_sizes || ++structure.general >= kMostGeneral;
+    structure.keeps_sizes = structure.keeps_sizes || ++structure.general >= kMaxGeneral;
     const std::vector<bool> symbolic = plan->pattern.symbolic();
     std::transform(symbolic.begin(), symbolic.end(), structure.symbolic.begin(), structure.symbolic.begin(),
                    std::logical_or<>());
@@ -149,7 +149,7 @@ void PlanTable::count_run(PlanEntry& plan) {
 
 void PlanTable::count_eager(const std::string& reason) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const bool is_known = reasons_.size() < kMostReasons || reasons_.count(reason) != 0;
+  const bool is_known = reasons_.size() < kMaxReasons || reasons_.count(reason) != 0;
   ++reasons_[is_known ? reason : kOtherReasons];
 }
 

@@ -5,8 +5,8 @@
 #include "fusion/group/group_shapes.h"
 #include "fusion/group/known_dtypes.h"
 #include "fusion/nest_writer.h"
-#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
+#include "fusion/program/reductions.h"
 #include "fusion/program/written_memory.h"
 
 #include <c10/core/DefaultDtype.h>
@@ -164,7 +164,8 @@ class GroupKernel final : public PreparedKernel {
   bool is_result(size_t output) const { return output < group_.results.size(); }
   const NodeGroup::Write& write_of(size_t output) const { return group_.writes[output - group_.results.size()]; }
 
-  // Distributes the outputs among nests. First those of reductions: a result without one may have the sizes of what is reduced.
+  // Distributes the outputs among nests. First those of reductions: a result without one may have the sizes of what is
+  // reduced.
   std::vector<Nest> nests_of(const GroupShapes& shapes) const {
     std::vector<Nest> nests;
     for (const bool has_reductions : {true, false}) {
@@ -239,7 +240,7 @@ class GroupKernel final : public PreparedKernel {
     // A reduction passes over its rows several times. Outputs are written element after element.
     for (size_t k = 0; k < outputs.size(); ++k) {
       if (!is_result(nest.outputs[k]) && (nest.space.reduced_dims.any() || iteration->strides[tensors.size() + k].back() !=
-                                                                              static_cast<int64_t>(outputs[k].bytes))) {
+                                                                               static_cast<int64_t>(outputs[k].bytes))) {
         return false;
       }
     }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fusion/group/group_shapes.h"
-#include "fusion/program/writing.h"
+#include "fusion/program/rule_arguments.h"
 #include "plan/prepared/group.h"
 
 #include <map>

@@ -19,8 +19,8 @@ namespace sconce {
 namespace {
 
 // The scores of a block of queries stay in the second level of the cache.
-constexpr int64_t kMostScores = 1 << 16;
-constexpr int64_t kFewestQueries = 32;
+constexpr int64_t kMaxScores = 1 << 16;
+constexpr int64_t kMinQueries = 32;
 
 thread_local Scratch attention_scratch;
 
@@ -72,7 +72,7 @@ class AttentionForm {
     }
     const c10::IValue& given = arguments.value(dropout + 3);
     scale = given.isNone() ? 1.0F / std::sqrt(static_cast<float>(features)) : static_cast<float>(given.toDouble());
-    block = std::clamp(kMostScores / keys, std::min(kFewestQueries, queries), queries);
+    block = std::clamp(kMaxScores / keys, std::min(kMinQueries, queries), queries);
     return true;
   }
 

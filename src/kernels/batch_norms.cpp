@@ -74,8 +74,8 @@ struct Channels {
 // Returns whether the tensor has planes of channels. The gradient of few pixels is a difference of nearly equal numbers, in
 // which each rounding counts: it is LibTorch's, as is the norm.
 bool are_planes(const at::Tensor& tensor) {
-  constexpr int64_t kFewestPixels = 8;
-  return tensor.dim() >= 3 && tensor.scalar_type() == at::kFloat && tensor.numel() >= kFewestPixels * tensor.size(1) &&
+  constexpr int64_t kMinPixels = 8;
+  return tensor.dim() >= 3 && tensor.scalar_type() == at::kFloat && tensor.numel() >= kMinPixels * tensor.size(1) &&
          tensor.numel() > 0 && tensor.is_contiguous() && tensor.suggest_memory_format() == at::MemoryFormat::Contiguous;
 }
 

@@ -36,8 +36,8 @@ std::optional<NormMatrix> matrix_of_norm(const KernelArguments& arguments, const
     return std::nullopt;
   }
   NormMatrix matrix{.columns = c10::multiply_integers(normalized), .sizes_of_statistics = input.sizes().vec()};
-  constexpr int64_t kFewestColumns = 16;
-  if (matrix.columns < kFewestColumns) {
+  constexpr int64_t kMinColumns = 16;
+  if (matrix.columns < kMinColumns) {
     return std::nullopt;
   }
   matrix.rows = input.numel() / matrix.columns;
@@ -141,9 +141,9 @@ class LayerNormGradientsKernel final : public PreparedKernel {
                                .deviations = memory_of(arguments, 4),
                                .of_x = result(0)};
     // Rows of a part add up to one gradient of weights, and parts to the whole. Their number does not depend on threads.
-    constexpr int64_t kMostParts = 64;
-    constexpr int64_t kFewestRows = 64;
-    const int64_t rows = std::max(kFewestRows, (matrix_.rows + kMostParts - 1) / kMostParts);  // of a part
+    constexpr int64_t kMaxParts = 64;
+    constexpr int64_t kMinRows = 64;
+    const int64_t rows = std::max(kMinRows, (matrix_.rows + kMaxParts - 1) / kMaxParts);  // of a part
     const int64_t parts = (matrix_.rows + rows - 1) / rows;
     const int64_t columns = matrix_.columns;
     float* sums = parts_of_layer_norm.of(2 * parts * columns);

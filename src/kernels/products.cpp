@@ -121,7 +121,7 @@ class MatmulKernel final : public PreparedKernel {
     } else {
       batches_ = c10::multiply_integers(a.sizes().slice(0, a.dim() - 2));
       // LibTorch's batched product pays from some size on. Its results differ in the last bits.
-      if (batches_ > 1 && (arguments.is_exact() || (m * n * k > kLargestInBatch && !tiles_are_faster(m, n, k)))) {
+      if (batches_ > 1 && (arguments.is_exact() || (m * n * k > kMaxInBatch && !tiles_are_faster(m, n, k)))) {
         return false;
       }
     }
@@ -168,7 +168,7 @@ class MatmulKernel final : public PreparedKernel {
   }
 
  private:
-  static constexpr int64_t kLargestInBatch = 64 * 64 * 64;
+  static constexpr int64_t kMaxInBatch = 64 * 64 * 64;
 
   std::optional<ProductRows> rows_;
   Gemm gemm_;

@@ -60,7 +60,7 @@ std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelA
   const auto stride = strides.isIntList() && strides.toIntVector().empty() ? window : pair_of(strides, 1);
   const auto padding = pair_of(arguments.value(first + 2), 0);
   if (arguments.is_exact() || direct_kernels() == nullptr || !is_image_batch(image) || !window || !stride || !padding ||
-      image.size(2) * image.size(3) > kMostPixelsOfBlock) {
+      image.size(2) * image.size(3) > kMaxPixelsOfBlock) {
     return std::nullopt;
   }
   WindowForm form{.images = image.size(0),
@@ -81,7 +81,7 @@ std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelA
       --form.out[dim];
     }
   }
-  if (form.pixels_out() > kMostPixelsOfBlock) {
+  if (form.pixels_out() > kMaxPixelsOfBlock) {
     return std::nullopt;
   }
   return form;

@@ -24,7 +24,7 @@ class NotingReader final : public caffe2::serialize::ReadAdapterInterface {
   explicit NotingReader(const std::string& path) : file_(path) {}
   size_t size() const override { return file_.size(); }
   size_t read(uint64_t position, void* buffer, size_t bytes, const char* what) const override {
-    if (bytes >= PagedMemory::kLeastBytes) {
+    if (bytes >= PagedMemory::kMinBytes) {
       pieces_[buffer] = {position, bytes};
     }
     return file_.read(position, buffer, bytes, what);

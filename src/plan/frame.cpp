@@ -48,12 +48,12 @@ void Frame::place_in_arena(uint32_t index) {
 void Frame::allocate(uint32_t index) {
   TensorSlot& slot = slots[index];
   slot.block.clear();
-  const bool is_large = slot.bytes > kLargestInArena && slot.shell.is_cpu();
+  const bool is_large = slot.bytes > kMaxInArena && slot.shell.is_cpu();
   slot.block = is_large ? allocate_large(slot.bytes) : allocate_on(slot.shell.device(), slot.bytes);
   slot.data = slot.block.get();
   point_storage_at(slot.shell, slot.data);
   holds_something_ = true;
-  overflowed_ = overflowed_ || (slot.bytes <= kLargestInArena && slot.shell.is_cpu());
+  overflowed_ = overflowed_ || (slot.bytes <= kMaxInArena && slot.shell.is_cpu());
 }
 
 void Frame::hold(uint32_t slot, c10::IValue owner) {

@@ -40,14 +40,14 @@ class KeptBlocks {
 
   void keep(std::unique_ptr<LargeBlock> block) {
     std::vector<std::unique_ptr<LargeBlock>> freed;  // outside of the lock
-    if (block->bytes > kMostBytesKept) {
+    if (block->bytes > kMaxBytesKept) {
       return;
     }
     const std::lock_guard lock(mutex_);
     auto end = blocks_.begin();
     block->freed_at = ++time_;
-    const auto is_too_much = [&] { return blocks_.end() - end >= kMostKept || bytes_ + block->bytes > kMostBytesKept; };
-    const auto is_too_old = [&] { return end != blocks_.end() && (*end)->freed_at + kMostAge < time_; };
+    const auto is_too_much = [&] { return blocks_.end() - end >= kMaxKept || bytes_ + block->bytes > kMaxBytesKept; };
+    const auto is_too_old = [&] { return end != blocks_.end() && (*end)->freed_at + kMaxAge < time_; };
     for (; is_too_much() || is_too_old(); ++end) {
       bytes_ -= (*end)->bytes;
       freed.push_back(std::move(*end));
@@ -65,9 +65,9 @@ class KeptBlocks {
   }
 
  private:
-  static constexpr std::ptrdiff_t kMostKept = 64;
+  static constexpr std::ptrdiff_t kMaxKept = 64;
 
-  KeptBlocks() { blocks_.reserve(kMostKept); }
+  KeptBlocks() { blocks_.reserve(kMaxKept); }
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<LargeBlock>> blocks_;  // those freed last at the end

@@ -83,7 +83,7 @@ void MemoryPlan::learn(std::span<const size_t> bytes) {
   for (size_t i = 0; i < capacities.size(); ++i) {
     const size_t before = layouts_.empty() ? 0 : layouts_.back()->capacities[i];
     capacities[i] = before;
-    if (bytes[i] > before && bytes[i] <= kLargestInArena) {
+    if (bytes[i] > before && bytes[i] <= kMaxInArena) {
       grows = true;
       // A slot that grew once may grow in every run: a cache of keys and values.
       capacities[i] = before == 0 ? bytes[i] : bytes[i] + bytes[i] / 4;

@@ -37,7 +37,7 @@ struct ArenaLayout {
 // Of arenas, in bytes.
 // A cache line, and the widest vector. Below 16, some kernels of MKL round otherwise.
 inline constexpr size_t kArenaAlignment = 64;
-inline constexpr size_t kLargestInArena = size_t{16} * 1024;
+inline constexpr size_t kMaxInArena = size_t{16} * 1024;
 
 // Packs the slots. Places the largest first, each into the smallest gap between those whose lifetimes overlap its own.
 ArenaLayout pack(std::span<const Lifetime> lifetimes, std::vector<size_t> capacities, size_t alignment = kArenaAlignment);

@@ -57,7 +57,7 @@ class MetaRunner {
   // dimension: all cases must have one outcome.
   std::optional<MetaRun> run_with_ranks(Trial trial, size_t count) const {
     constexpr std::array<int64_t, 5> kRanks = {2, 3, 4, 1, 5};
-    constexpr size_t kMostOperands = 3;
+    constexpr size_t kMaxOperands = 3;
     std::optional<MetaRun> found;
     for (auto rank = kRanks.begin(); rank != kRanks.end() && !found; ++rank) {
       found = run_with(trial, std::vector<int64_t>(count, *rank));
@@ -65,7 +65,7 @@ class MetaRunner {
     if (!found || has_one_dtype()) {
       return found;
     }
-    if (count > kMostOperands) {
+    if (count > kMaxOperands) {
       return std::nullopt;
     }
     for (size_t scalars = 1; scalars < size_t{1} << count; ++scalars) {

@@ -5,7 +5,7 @@
 namespace sconce {
 namespace {
 
-constexpr int64_t kLargestSize = int64_t{1} << 48;  // a dim larger than any memory
+constexpr int64_t kMaxSize = int64_t{1} << 48;  // a dim larger than any memory
 
 std::optional<int64_t> calculate(bool is_divide, std::optional<int64_t> a, std::optional<int64_t> b) {
   if (!a || !b || *b == 0 || *b == -1) {
@@ -59,7 +59,7 @@ SizeArithmetic::AtomId SizeArithmetic::atom_id(Operation operation, Dim a, Dim b
     return found == lows_.end() ? 0 : found->second;
   };
   const Range range =
-      operation == Operation::kGiven ? Range{low(), kLargestSize} : range_of(operation, range_of(a), range_of(b));
+      operation == Operation::kGiven ? Range{low(), kMaxSize} : range_of(operation, range_of(a), range_of(b));
   atoms_.push_back({operation, a, b, range, example_of(operation, a, b)});
   const auto id = static_cast<AtomId>(atoms_.size() - 1);
   atom_ids_.emplace(key, id);
@@ -280,7 +280,7 @@ SizeArithmetic::Range SizeArithmetic::range_of(Operation operation, const Range&
   const auto larger = [](Bound x, Bound y) { return x && y ? std::max(x, y) : std::nullopt; };
   const bool divisor_is_positive = b.low && *b.low > 0;
   switch (operation) {
-    case Operation::kGiven: return {0, kLargestSize};
+    case Operation::kGiven: return {0, kMaxSize};
     case Operation::kFloorDivide:
       if (!divisor_is_positive) {
         return {};

@@ -14,7 +14,7 @@ class SeenKeys {
   // Returns whether a call with a key of this hash is to be recorded. Remembers the key. `records_first`: false if even the
   // first kind must come again.
   bool should_record(uint64_t hash, bool records_first) {
-    if (hashes_.size() >= kMost) {
+    if (hashes_.size() >= kMaxKeys) {
       hashes_.clear();
     }
     const bool is_first = records_first && hashes_.empty();
@@ -22,7 +22,7 @@ class SeenKeys {
   }
 
  private:
-  static constexpr size_t kMost = 4096;
+  static constexpr size_t kMaxKeys = 4096;
   FlatSet<uint64_t> hashes_;
 };
 

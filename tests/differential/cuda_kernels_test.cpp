@@ -29,7 +29,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uintmax_t kLargestFile = 20'000'000;
+constexpr uintmax_t kMaxFile = 20'000'000;
 constexpr const char* kArchitectures[] = {"sm_80", "sm_90", "sm_100"};
 
 void add_floating(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
@@ -50,7 +50,7 @@ void add_floating(const c10::IValue& value, std::vector<at::Tensor>& tensors) {
 void run_model(const std::string& name) {
   const auto read = cli::read_cases(cases_file(name));
   const auto* const cases = std::get_if<cli::ModelCases>(&read);
-  if (cases == nullptr || std::filesystem::file_size(model_file(name)) > kLargestFile) {
+  if (cases == nullptr || std::filesystem::file_size(model_file(name)) > kMaxFile) {
     return;
   }
   const Module module = load(model_file(name), Options().compile(CompileMode::kBlocking));

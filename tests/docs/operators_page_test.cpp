@@ -2,8 +2,8 @@
 #include "tests/docs/pages.h"
 #include "tests/support/rule_table.h"
 
-#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
+#include "fusion/program/reductions.h"
 #include "kernels/kernel_table.h"
 #include "ops/op.h"
 #include "ops/rows.h"

@@ -9,7 +9,7 @@ namespace {
 
 using Type = c10::ScalarType;
 
-constexpr double kMostUlps = 4;  // of functions of the mathematical library
+constexpr double kMaxUlps = 4;  // of functions of the mathematical library
 
 }  // namespace
 
@@ -63,7 +63,7 @@ Scalar KernelInterpreter::compute(const Instruction& each, const Values& values,
   }
   if (is_library_function(each.op)) {
     const double size = each.op == MachineOp::kNormalCdf ? 1 : std::fabs(value.real);
-    return {.real = perturbed(each.type, value.real, kMostUlps * size)};
+    return {.real = perturbed(each.type, value.real, kMaxUlps * size)};
   }
   const bool is_rounded = (each.op >= MachineOp::kAdd && each.op <= MachineOp::kFma) || each.op == MachineOp::kSqrt;
   const bool is_affected = is_affected_[static_cast<size_t>(&each - program_.code.data())];
@@ -88,7 +88,7 @@ Scalar KernelInterpreter::reduced(const Instruction& reduction, const std::vecto
     return {.real = result};
   }
   const double size = reduction.op == MachineOp::kSum ? scale : std::fabs(result) * static_cast<double>(row.size());
-  return {.real = perturbed(reduction.type, result, kMostUlps * size)};
+  return {.real = perturbed(reduction.type, result, kMaxUlps * size)};
 }
 
 // Computes one instruction after the other for the whole row: a reduction needs its operand for all elements.

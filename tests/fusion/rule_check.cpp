@@ -1,9 +1,9 @@
 #include "tests/fusion/rule_check.h"
 
 #include "fusion/program/channels.h"
-#include "fusion/program/reductions.h"
 #include "fusion/program/kernel_width.h"
 #include "fusion/program/operators.h"
+#include "fusion/program/reductions.h"
 #include "ops/op.h"
 
 #include <ATen/ATen.h>

@@ -1,8 +1,8 @@
 // Which of LibTorch's operators kernels compute, and why not the others.
 #include "tests/support/rule_table.h"
 
-#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
+#include "fusion/program/reductions.h"
 #include "ops/op.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -43,7 +43,7 @@ struct Example {
 };
 
 TEST(SharedValues, AreComputedBeforeTheRows) {
-  const Example example(cost_model::kFewestRowsToShare);
+  const Example example(cost_model::kMinRowsToShare);
   const auto of_all_rows = inputs_of_all_rows(example.program, example.iteration);
   ASSERT_EQ(of_all_rows, (std::vector<bool>{false, true}));
   const auto split = split_shared_values(example.program, of_all_rows);
@@ -65,7 +65,7 @@ TEST(SharedValues, AreComputedBeforeTheRows) {
 }
 
 TEST(SharedValues, AreNotTakenOfFewRows) {
-  const Example example(cost_model::kFewestRowsToShare - 1);
+  const Example example(cost_model::kMinRowsToShare - 1);
   EXPECT_TRUE(inputs_of_all_rows(example.program, example.iteration).empty());
 }
 

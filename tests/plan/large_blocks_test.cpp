@@ -29,7 +29,7 @@ TEST(LargeBlocks, AreGivenOutAgain) {
 
 TEST(LargeBlocks, AreKeptUpToALimit) {
   free_kept_blocks();
-  constexpr size_t kBlock = kMostBytesKept / 4;
+  constexpr size_t kBlock = kMaxBytesKept / 4;
   std::vector<c10::DataPtr> blocks;
   for (int i = 0; i < 6; ++i) {
     blocks.push_back(allocate_large(kBlock));
@@ -39,15 +39,15 @@ TEST(LargeBlocks, AreKeptUpToALimit) {
     block.clear();
   }
   EXPECT_EQ(allocate_large(kBlock).get(), last);
-  EXPECT_EQ(free_kept_blocks(), kMostBytesKept);
-  allocate_large(kMostBytesKept + 1).clear();
+  EXPECT_EQ(free_kept_blocks(), kMaxBytesKept);
+  allocate_large(kMaxBytesKept + 1).clear();
   EXPECT_EQ(free_kept_blocks(), 0);
 }
 
 TEST(LargeBlocks, ThatNobodyAsksForAreFreed) {
   free_kept_blocks();
   allocate_large(8 * kMiB).clear();
-  for (uint64_t i = 0; i <= kMostAge; ++i) {
+  for (uint64_t i = 0; i <= kMaxAge; ++i) {
     allocate_large(kMiB).clear();
   }
   EXPECT_EQ(free_kept_blocks(), kMiB);

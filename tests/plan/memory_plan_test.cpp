@@ -7,7 +7,7 @@
 namespace sconce {
 namespace {
 
-const size_t kLargest = kLargestInArena;
+const size_t kLargest = kMaxInArena;
 
 bool overlap(size_t begin_a, size_t end_a, size_t begin_b, size_t end_b) { return begin_a < end_b && begin_b < end_a; }
 

@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kWarmUp = 5;  // the first steps make plans, the optimizer's state and the arena
 
 // That the steps of these models keep (plan/prepared/reused_results.h); copies that backward has saved are among them.
-constexpr size_t kMostSmallResults = size_t{80} * 1024;
+constexpr size_t kMaxSmallResults = size_t{80} * 1024;
 
 struct StepMemory {
   size_t peak = 0;         // of tensors and arenas, what the model loaded included
@@ -75,7 +75,7 @@ TEST_P(TrainingMemory, PeakIsEagersAndWhatPlansKeepAndStaysFlat) {
   ASSERT_GE(ours.after_few, eager.after_few);
   const size_t kept = ours.after_few - eager.after_few;
   EXPECT_LE(ours.peak, eager.peak + kept);
-  EXPECT_LE(kept, ours.arenas + kMostSmallResults);
+  EXPECT_LE(kept, ours.arenas + kMaxSmallResults);
   EXPECT_EQ(ours.after_many, ours.after_few);
 }
 

@@ -192,7 +192,7 @@ class TestRun {
   void stop(const std::string& status, const std::string& reason) { finish(status, seconds_since(began_), reason); }
 
   void finish(const std::string& status, double seconds, const std::string& reason) {
-    constexpr size_t kMostOutput = 4000;
+    constexpr size_t kMaxOutput = 4000;
     json result = {{"status", status}, {"seconds", seconds}};
     if (status == "skipped") {
       result["reason"] = message_in(output_);
@@ -200,7 +200,7 @@ class TestRun {
       result["reason"] = reason;
     }
     if (status == "failed" || status == "unfinished") {
-      result["output_tail"] = output_.substr(output_.size() - std::min(output_.size(), kMostOutput));
+      result["output_tail"] = output_.substr(output_.size() - std::min(output_.size(), kMaxOutput));
     }
     left_.erase(std::remove(left_.begin(), left_.end(), now_), left_.end());
     finished_(std::exchange(now_, {}), std::move(result));
@@ -233,11 +233,11 @@ std::vector<Program> find_programs(const std::string& root) {
 
 std::vector<std::string> tests_of(const Program& program) {
   const std::string path = (fs::temp_directory_path() / ("gpu_check_tests_" + std::to_string(getpid()))).string();
-  constexpr double kMostSeconds = 60;
+  constexpr double kMaxSeconds = 60;
   {
     const Clock::time_point start = Clock::now();
     Process process({program.path, "--gtest_list_tests"}, path);
-    while (!process.has_ended() && seconds_since(start) < kMostSeconds) {
+    while (!process.has_ended() && seconds_since(start) < kMaxSeconds) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }

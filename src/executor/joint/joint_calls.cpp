@@ -16,7 +16,7 @@ namespace sconce {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr uint32_t kMostInVain = 64;
+constexpr uint32_t kMaxInVain = 64;
 
 bool is_ordinary(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_inference();
@@ -66,7 +66,7 @@ bool JointCalls::run_by_plan(JointTrace& trace, const std::vector<int64_t>& symb
                              torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
   if (!trace.is_ready()) {
     // Where nothing was recorded but in vain, calls are not even looked up any more.
-    if (!trace.refusal.empty() && ++calls_in_vain_ > kMostInVain && table_.served().by_plan == 0) {
+    if (!trace.refusal.empty() && ++calls_in_vain_ > kMaxInVain && table_.served().by_plan == 0) {
       is_on_ = false;
       is_given_up_ = true;
     }

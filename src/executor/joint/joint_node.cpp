@@ -152,8 +152,8 @@ JointNode::Backward& JointNode::current_backward() {
     return *found;
   }
   // Others have ended, or other threads run them. Few do so at a time.
-  constexpr size_t kMost = 4;
-  if (backwards_.size() == kMost) {
+  constexpr size_t kMaxBackwards = 4;
+  if (backwards_.size() == kMaxBackwards) {
     backwards_.erase(backwards_.begin());
   }
   backwards_.push_back({task, variable_list(2 * plans_->differentiable_results.size()), {}});

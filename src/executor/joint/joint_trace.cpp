@@ -25,7 +25,7 @@ namespace sconce {
 namespace {
 
 // Loops are unrolled in a recording. A longer one takes seconds and memory to compile.
-constexpr size_t kMostOperators = 100'000;
+constexpr size_t kMaxOperators = 100'000;
 
 // Notes which tensors forward writes, and whether it draws random numbers.
 void note_effects(const Graph& forward, size_t symbols, JointPlans& plans) {
@@ -124,8 +124,8 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
     recorder.refuse("it returns an object");
     return nullptr;
   }
-  if (recorder.graph().node_count() > kMostOperators) {
-    recorder.refuse("it runs more than " + std::to_string(kMostOperators) + " operators");
+  if (recorder.graph().node_count() > kMaxOperators) {
+    recorder.refuse("it runs more than " + std::to_string(kMaxOperators) + " operators");
     return nullptr;
   }
   captured_ = BoundTensors(recorder.captured());

@@ -65,13 +65,13 @@ class JointTrace final : public PlanEntry {
   // Runs the call and its backward on a recorder. Returns null, with a refusal in the recorder, if it cannot be replayed.
   std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, RunMethod run_method, Recorder& recorder);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
-  bool reads_others() const { return misses_ > kMostMisses && misses_ > runs / 2; }
+  bool reads_others() const { return misses_ > kMaxMisses && misses_ > runs / 2; }
   // Adds the results to the recorder's graph, and their gradients.
   std::shared_ptr<JointPlans> record_backward(Recorder& recorder, const std::vector<at::Tensor>& arguments);
   void compile(Recorder& recorder, const CallArguments& arguments, std::shared_ptr<JointPlans> plans,
                const Options& options);
 
-  static constexpr uint64_t kMostMisses = 3;
+  static constexpr uint64_t kMaxMisses = 3;
   mutable std::atomic<uint64_t> misses_{0};  // runs that were given up
   const ModuleState state_;
   const ArgumentStructure structure_;

@@ -34,8 +34,8 @@ class Trial {
     double& least = least_[static_cast<size_t>(side)];
     least = least < seconds ? least : seconds;
     noted_by_others_ += side == Side::kOthers ? 1 : 0;
-    if (++noted_ >= kCalls || (noted_by_others_ >= kFewest && ratio() < kClear)) {
-      has_lost_.store(ratio() > kMost, std::memory_order_relaxed);
+    if (++noted_ >= kCalls || (noted_by_others_ >= kMinCalls && ratio() < kClear)) {
+      has_lost_.store(ratio() > kMaxRatio, std::memory_order_relaxed);
       is_over_.store(true, std::memory_order_relaxed);
       calls_.store(kCalls, std::memory_order_relaxed);
     }
@@ -47,9 +47,9 @@ class Trial {
  private:
   static constexpr uint32_t kWarmUp = 12;
   static constexpr uint32_t kCalls = kWarmUp + 12;
-  static constexpr double kMost = 1.1;  // less is noise
+  static constexpr double kMaxRatio = 1.1;  // less is noise
   // So many calls by the others end the trial if the plan is clearly faster.
-  static constexpr uint32_t kFewest = 2;
+  static constexpr uint32_t kMinCalls = 2;
   static constexpr double kClear = 0.9;
 
   std::atomic<uint32_t> calls_;

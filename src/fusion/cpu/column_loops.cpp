@@ -115,8 +115,8 @@ class ColumnLoops : public ElementWriter {
     w_.line("%" + p + "_n = phi i64 [ 1, %" + p + " ], [ %" + p + "_next_n" + from_sum);
     for_each_part([&](uint32_t reduction, size_t v) {
       for (const char* what : {"_all", "_last"}) {
-        w_.line(part(p, what, reduction, v) + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", %" + p + " ], [ " +
-                part(p, (std::string("_next") + what).c_str(), reduction, v) + from_sum);
+        w_.line(part(p, what, reduction, v) + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", %" + p +
+                " ], [ " + part(p, (std::string("_next") + what).c_str(), reduction, v) + from_sum);
       }
     });
     const std::string left = w_.value("sub i64 %elements, %" + p + "_b");

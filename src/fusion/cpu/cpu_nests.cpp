@@ -149,7 +149,8 @@ class CpuNests final : public NestBackend {
     return (lanes_ != kGenericLanes || !builder.calls_functions()) && !builder.has_type(at::kHalf);
   }
   bool accepts(const KernelProgram& program, const Iteration& iteration, bool reduces_rows) const override {
-    return !(reduces_rows && is_imprecise(iteration)) && !(is_selective_ && is_faster_by_libtorch(program, iteration, lanes_));
+    return !(reduces_rows && is_imprecise(iteration)) &&
+           !(is_selective_ && is_faster_by_libtorch(program, iteration, lanes_));
   }
   bool accepts_any_length(const KernelProgram& program) const override {
     return !(is_selective_ && is_copy_or_function(program));

@@ -49,7 +49,7 @@ KernelCache& KernelCache::instance() {
 
 std::shared_ptr<CachedKernel> KernelCache::find(KernelProgram program, size_t lanes, bool blocking,
                                                 const std::string& group) {
-  constexpr size_t kMostKernels = 4096;
+  constexpr size_t kMaxKernels = 4096;
   std::string text = "lanes " + std::to_string(lanes) + "\n" + program.text();
   std::shared_ptr<CachedKernel> kernel;
   {
@@ -57,7 +57,7 @@ std::shared_ptr<CachedKernel> KernelCache::find(KernelProgram program, size_t la
     if (const auto found = kernels_.find(text); found != kernels_.end()) {
       kernel = found->second;
     } else {
-      if (kernels_.size() >= kMostKernels) {
+      if (kernels_.size() >= kMaxKernels) {
         std::erase_if(kernels_, [](const auto& entry) { return entry.second.use_count() == 1; });
       }
       kernel = std::make_shared<CachedKernel>();

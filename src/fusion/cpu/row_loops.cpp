@@ -87,8 +87,9 @@ class RowLoops : public ElementWriter {
             (is_unrolled ? ", [ %many_i" + p + ", %joined" + p + " ]" : ""));
     for (const uint32_t reduction : reductions) {
       const std::string f = std::to_string(reduction);
-      w_.line("%reduction" + f + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", " + start + " ], [ %more" + f +
-              ", %body" + p + " ]" + (is_unrolled ? ", [ " + joined_.at(reduction) + ", %joined" + p + " ]" : ""));
+      w_.line("%reduction" + f + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", " + start +
+              " ], [ %more" + f + ", %body" + p + " ]" +
+              (is_unrolled ? ", [ " + joined_.at(reduction) + ", %joined" + p + " ]" : ""));
     }
     w_.line("%after" + p + " = add i64 %i" + p + ", " + std::to_string(w_.lanes()));
     w_.line("%fits" + p + " = icmp ule i64 %after" + p + ", %elements");
@@ -120,8 +121,8 @@ class RowLoops : public ElementWriter {
     w_.line("done" + p + ":");
     for (const uint32_t reduction : reductions) {
       const std::string f = std::to_string(reduction);
-      w_.line("%lanes" + f + " = phi " + type_of(reduction) + " [ %reduction" + f + ", %tail" + p + " ], [ %last" + f + ", %rest" + p +
-              " ]");
+      w_.line("%lanes" + f + " = phi " + type_of(reduction) + " [ %reduction" + f + ", %tail" + p + " ], [ %last" + f +
+              ", %rest" + p + " ]");
     }
     if (has_segments()) {
       write_segment_end(p, reductions);
@@ -145,14 +146,15 @@ class RowLoops : public ElementWriter {
     }
     for (const uint32_t reduction : reductions) {
       const std::string f = std::to_string(reduction);
-      w_.line("%so_far" + f + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", %pass" + p + " ], [ %total" + f +
-              ", %done" + p + " ]");
+      w_.line("%so_far" + f + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", %pass" + p + " ], [ %total" +
+              f + ", %done" + p + " ]");
     }
   }
 
   void write_segment_end(const std::string& p, const std::vector<uint32_t>& reductions) {
     for (const uint32_t reduction : reductions) {
-      define(named("%total", reduction), reduction, combined(reduction, named("%so_far", reduction), named("%lanes", reduction)));
+      define(named("%total", reduction), reduction,
+             combined(reduction, named("%so_far", reduction), named("%lanes", reduction)));
     }
     for (size_t k = 0; k < operands_; ++k) {
       const std::string n = std::to_string(k);
@@ -173,8 +175,8 @@ class RowLoops : public ElementWriter {
     w_.line("%many_i" + p + " = phi i64 [ 0, " + start + " ], [ %many_after" + p + ", %many_body" + p + " ]");
     for (const uint32_t reduction : reductions) {
       for (size_t k = 0; k < cost_model::kUnrolledVectors; ++k) {
-        w_.line(part("%part", reduction, k) + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", " + start + " ], [ " +
-                part("%more_of_part", reduction, k) + ", %many_body" + p + " ]");
+        w_.line(part("%part", reduction, k) + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", " + start +
+                " ], [ " + part("%more_of_part", reduction, k) + ", %many_body" + p + " ]");
       }
     }
     w_.line("%many_after" + p + " = add i64 %many_i" + p + ", " + std::to_string(cost_model::kUnrolledVectors * w_.lanes()));

@@ -167,8 +167,9 @@ class CudaNests final : public NestBackend {
   bool accepts(const ProgramBuilder& /*builder*/) const override { return true; }
   // Where few blocks would read a lot, LibTorch's kernels are faster, and more precise: they share a sum among blocks.
   bool accepts(const KernelProgram& program, const Iteration& iteration, bool reduces_rows) const override {
-    const bool only_reductions = reduces_rows && std::all_of(program.outputs.begin(), program.outputs.end(),
-                                                      [](const auto& output) { return output.access == Access::kOne; });
+    const bool only_reductions =
+        reduces_rows && std::all_of(program.outputs.begin(), program.outputs.end(),
+                                    [](const auto& output) { return output.access == Access::kOne; });
     if (!only_reductions || iteration.elements() <= kElementsOfShortReduction) {
       return true;
     }

@@ -12,12 +12,12 @@
 namespace sconce {
 namespace {
 
-constexpr size_t kMostBytesOfParameter = 4096;
+constexpr size_t kMaxBytesOfParameter = 4096;
 constexpr size_t kBytesOfList = size_t{16} * 1024;  // of 32,764 that CUDA 12.1 and later allow
 
-class Printing {
+class CudaPrinter {
  public:
-  explicit Printing(const GridProgram& grid) : grid_(grid) {}
+  explicit CudaPrinter(const GridProgram& grid) : grid_(grid) {}
 
   Expected<std::string> text() {
     for (const GridStatement& each : grid_.statements) {
@@ -245,10 +245,10 @@ size_t calls_of_list(const GridProgram& grid) {
 }
 
 Expected<std::string> cuda_text(const GridProgram& grid) {
-  if (bytes_of_parameter(grid) > kMostBytesOfParameter) {
+  if (bytes_of_parameter(grid) > kMaxBytesOfParameter) {
     return Refusal::because("its operands have too many sizes and strides for the parameters of a CUDA kernel");
   }
-  return Printing(grid).text();
+  return CudaPrinter(grid).text();
 }
 
 std::vector<char> parameter_of(const GridProgram& grid, std::span<void* const> first, std::span<const int64_t> numbers,

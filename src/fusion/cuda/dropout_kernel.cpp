@@ -22,7 +22,7 @@ constexpr const char* kDropout =
     ;
 #undef SCONCE_DEVICE_TEXT
 
-constexpr int64_t kMostElementsOf32Bits = int64_t{1} << 30;
+constexpr int64_t kMaxElementsOf32Bits = int64_t{1} << 30;
 
 int64_t divided_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -58,8 +58,7 @@ class DropoutKernel final : public PreparedKernel {
     if (plan_.threads == 0 || (plan_.vector == 1 && !input.is_contiguous())) {
       return false;
     }
-    kernel_ =
-        kernels_.find_text(dropout_text(dtype, plan_.vector, elements_ > kMostElementsOf32Bits), device_, is_blocking_);
+    kernel_ = kernels_.find_text(dropout_text(dtype, plan_.vector, elements_ > kMaxElementsOf32Bits), device_, is_blocking_);
     for (size_t i = 0; i < results.size(); ++i) {
       results[i].place(input.sizes(), input.strides(), is_mask(i) ? at::kBool : dtype,
                        c10::Device(kernels_.runtime().type(), device_));

@@ -16,7 +16,7 @@ constexpr int64_t kBytesOfAccess = 16;  // the most that a thread loads at once
 constexpr int64_t kElementsOfLane = 4;  // that are worth another thread in rows longer than a warp
 constexpr int64_t kBlocksOfMultiprocessor = 32;
 constexpr uint32_t kThreadsOfLargeBlock = 1024;
-constexpr int64_t kMostTrips = 4;   // more would make a long text
+constexpr int64_t kMaxTrips = 4;    // more would make a long text
 constexpr int64_t kRegisters = 64;  // of a thread, for values that it keeps
 constexpr int64_t kRegistersOfLargeBlock = 24;
 constexpr size_t kSharedBytesOfSmallBlock = 48 * 1024;  // of more, a multiprocessor has few blocks at a time
@@ -94,7 +94,7 @@ bool keep_in_registers(GridForm& form, const KernelProgram& program, const Itera
     const int64_t trips =
         quotient_rounded_up(length_of_row(iteration), static_cast<int64_t>(with_trips.lanes) * form.vector);
     const int64_t registers = trips * form.vector * static_cast<int64_t>(kept);
-    if (trips <= kMostTrips && registers <= (threads == kThreadsOfLargeBlock ? kRegistersOfLargeBlock : kRegisters)) {
+    if (trips <= kMaxTrips && registers <= (threads == kThreadsOfLargeBlock ? kRegistersOfLargeBlock : kRegisters)) {
       form = with_trips;
       form.trips = static_cast<uint32_t>(trips);
       return true;

@@ -298,8 +298,8 @@ class RowGrid : public GridWriter {
   // ---- values that later passes use. Each thread reads what it has written itself.
 
   void place_buffers(GridVariable length, uint32_t rows_of_block) {
-    const auto reductions = static_cast<size_t>(std::count_if(program().code.begin(), program().code.end(),
-                                                              [](const Instruction& each) { return is_reduction(each.op); }));
+    const auto reductions = static_cast<size_t>(std::count_if(
+        program().code.begin(), program().code.end(), [](const Instruction& each) { return is_reduction(each.op); }));
     // After what reductions need.
     grid_.shared_bytes = reductions * kSlot * form().threads;
     GridVariable begin = constant(static_cast<int64_t>(grid_.shared_bytes));

@@ -8,8 +8,8 @@
 #include "fusion/group/raise_reductions.h"
 #include "fusion/group/views.h"
 #include "fusion/program/cost_model.h"
-#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
+#include "fusion/program/reductions.h"
 #include "ir/kernel_node.h"
 #include "ir/memory_types.h"
 

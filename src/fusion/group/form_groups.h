@@ -24,7 +24,7 @@ namespace sconce {
 enum class GroupRole : uint8_t {
   kNone,       // nothing; or its result may share memory with an operand, and it is no view that kernels read through
   kPointwise,  // computes it, element by element
-  kReduction,       // computes it: it reduces rows
+  kReduction,  // computes it: it reduces rows
   kWrite,      // computes it, element by element, over its first operand
   kView,       // reads through it, if no reduction is computed before: the view picks elements of its first operand
   kDraw,       // computes it in recordings, with random numbers; it is a group of its own

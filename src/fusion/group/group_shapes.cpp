@@ -1,8 +1,8 @@
 #include "fusion/group/group_shapes.h"
 
 #include "fusion/program/channels.h"
-#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
+#include "fusion/program/reductions.h"
 
 #include <algorithm>
 

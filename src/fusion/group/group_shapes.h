@@ -25,8 +25,8 @@ struct RowSpace {
 
 class GroupShapes {
  public:
-  // Returns nothing if operands do not broadcast, or if one kernel cannot compute the reductions: they run over different rows,
-  // or dimensions stand against each other that are not the same.
+  // Returns nothing if operands do not broadcast, or if one kernel cannot compute the reductions: they run over different
+  // rows, or dimensions stand against each other that are not the same.
   static std::optional<GroupShapes> of(const NodeGroup& group, const KernelArguments& arguments);
 
   // The sizes as which the kernel sees the value: a tensor of one element for each channel has dimensions of size 1 after

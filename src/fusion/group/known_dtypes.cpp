@@ -1,7 +1,7 @@
 #include "fusion/group/known_dtypes.h"
 
-#include "fusion/program/reductions.h"
 #include "fusion/program/operators.h"
+#include "fusion/program/reductions.h"
 
 #include <algorithm>
 

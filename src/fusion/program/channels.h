@@ -1,7 +1,7 @@
 // Operators with one weight for each channel: tensors of one dimension that stand along dimension 1 of the input.
 #pragma once
 
-#include "fusion/program/writing.h"
+#include "fusion/program/rule_arguments.h"
 #include "ir/graph.h"
 
 #include <optional>
@@ -12,6 +12,6 @@ namespace sconce {
 bool is_of_channels(const Op& op, size_t index);
 
 // batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled), unless it trains.
-std::optional<Element> write_batch_norm(Writing& writing);
+std::optional<Element> write_batch_norm(RuleArguments& args);
 
 }  // namespace sconce

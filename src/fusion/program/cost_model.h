@@ -43,7 +43,7 @@ constexpr size_t kMaxCostToRecompute = 8;
 constexpr size_t kCostOfRoot = 8;
 // The cost from which on a value is computed once for all rows and kept for them, and the rows that this takes.
 constexpr size_t kMinCostToShare = 8;
-constexpr int64_t kFewestRowsToShare = 8;
+constexpr int64_t kMinRowsToShare = 8;
 // Vectors that one iteration of a reduction's inner loop takes, so that additions do not wait for each other.
 constexpr size_t kUnrolledVectors = 4;
 // Elements of a column that are added up by themselves, and how many such sums are: so sums of n numbers round as if they

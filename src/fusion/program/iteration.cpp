@@ -28,10 +28,10 @@ struct Loops {
   }
 };
 
-class Planning {
+class LoopPlanner {
  public:
-  Planning(const Form& result, DimSet reduced, std::span<const IterationOperand> operands,
-           std::span<const IterationOutput> outputs)
+  LoopPlanner(const Form& result, DimSet reduced, std::span<const IterationOperand> operands,
+              std::span<const IterationOutput> outputs)
       : result_(result), reduced_(reduced), operands_(operands), outputs_(outputs), row_strides_(result.sizes.size(), 0) {
     for (const IterationOperand& operand : operands) {
       strides_.push_back(broadcast_strides(operand.form, result.sizes));
@@ -143,7 +143,7 @@ int64_t Iteration::elements() const { return std::accumulate(sizes.begin(), size
 
 std::optional<Iteration> plan_iteration(const Form& result, DimSet reduced, std::span<const IterationOperand> operands,
                                         std::span<const IterationOutput> outputs) {
-  return Planning(result, reduced, operands, outputs).plan();
+  return LoopPlanner(result, reduced, operands, outputs).plan();
 }
 
 }  // namespace sconce

@@ -9,8 +9,9 @@
 //     …
 //
 // The program describes one row of elements. The kernel runs it for all rows. An instruction computes one value per element,
-// from values of the same element; a reduction computes one value for the row. The elements of a row need not lie side by side:
-// of a sum over the first dimension, a row is a column of the matrix. The text is the key under which compiled code is kept.
+// from values of the same element; a reduction computes one value for the row. The elements of a row need not lie side by
+// side: of a sum over the first dimension, a row is a column of the matrix. The text is the key under which compiled code is
+// kept.
 #pragma once
 
 #include <c10/core/ScalarType.h>

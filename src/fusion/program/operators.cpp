@@ -199,16 +199,16 @@ std::optional<Element> write_operator(ProgramBuilder& builder, const Op& op, Arg
     const auto result = write_operator(builder, elements, arguments);
     return result ? written_over(builder, *result, arguments[0]) : std::nullopt;
   }
-  Writing writing(builder, arguments);
-  if (!writing.accepts_numbers()) {
+  RuleArguments given(builder, arguments);
+  if (!given.accepts_numbers()) {
     return std::nullopt;
   }
   const auto rule = rules().find(op.schema->operator_name());
   if (rule != rules().end()) {
-    return rule->second(writing);
+    return rule->second(given);
   }
   if (may_reduce(op)) {
-    return write_reduction(writing, op);
+    return write_reduction(given, op);
   }
   return op.body.empty() ? std::nullopt : write_body(builder, op, arguments);
 }

@@ -1,7 +1,7 @@
 // What operators compute for one element.
 #pragma once
 
-#include "fusion/program/writing.h"
+#include "fusion/program/rule_arguments.h"
 #include "ir/graph.h"
 
 #include <span>

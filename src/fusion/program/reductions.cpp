@@ -46,7 +46,8 @@ std::optional<Reduction> reduce_one_away(const Node& node, int64_t rank) {
     return std::nullopt;
   }
   const auto dims = dims_of({dim->toInt()}, rank);
-  return dims ? std::optional(Reduction{*dims, keeps->toBool() ? Reduction::Result::kKept : Reduction::Result::kDropped}) : std::nullopt;
+  return dims ? std::optional(Reduction{*dims, keeps->toBool() ? Reduction::Result::kKept : Reduction::Result::kDropped})
+              : std::nullopt;
 }
 
 // Dimensions and keepdim at these positions; no dimensions, or None, mean all.
@@ -59,7 +60,8 @@ std::optional<Reduction> reduce_several(const Node& node, int64_t rank) {
   }
   const std::vector<int64_t> named = given->isNone() ? std::vector<int64_t>{} : given->toIntVector();
   const auto dims = named.empty() ? std::optional(last_dims(rank, rank)) : dims_of(named, rank);
-  return dims ? std::optional(Reduction{*dims, keeps->toBool() ? Reduction::Result::kKept : Reduction::Result::kDropped}) : std::nullopt;
+  return dims ? std::optional(Reduction{*dims, keeps->toBool() ? Reduction::Result::kKept : Reduction::Result::kDropped})
+              : std::nullopt;
 }
 
 std::optional<Reduction> reduce_all(const Node& /*node*/, int64_t rank) {
@@ -81,137 +83,139 @@ std::optional<Reduction> reduce_normalized(const Node& node, int64_t rank) {
 
 // Writes an operator of one floating tensor, computed in float32 or float64.
 template <typename Compute>
-Result write_of_floats(Writing& w, Compute compute) {
-  const c10::ScalarType dtype = w[0].value.type;
-  return w.is_tensor(0) && c10::isFloatingType(dtype) ? Result(w.done(compute(w.as(0, dtype)), dtype)) : std::nullopt;
+Result write_of_floats(RuleArguments& args, Compute compute) {
+  const c10::ScalarType dtype = args[0].value.type;
+  return args.is_tensor(0) && c10::isFloatingType(dtype) ? Result(args.done(compute(args.as(0, dtype)), dtype))
+                                                         : std::nullopt;
 }
 
-Element mean_of(Writing& w, Element x) {
-  return w.b.apply(MachineOp::kDiv, w.b.apply(MachineOp::kSum, x), w.b.row_length(x.type));
+Element mean_of(RuleArguments& args, Element x) {
+  return args.b.apply(MachineOp::kDiv, args.b.apply(MachineOp::kSum, x), args.b.row_length(x.type));
 }
 
 // softmax(self, dim, dtype)
-Result write_softmax(Writing& w) {
-  return !w.is_none(2) ? std::nullopt : write_of_floats(w, [&](Element x) {
-    const Element from_largest = w.b.apply(MachineOp::kSub, x, w.b.apply(MachineOp::kLargest, x));
-    const Element exp = w.b.apply(MachineOp::kExp, from_largest);
-    return w.b.apply(MachineOp::kDiv, exp, w.b.apply(MachineOp::kSum, exp));
+Result write_softmax(RuleArguments& args) {
+  return !args.is_none(2) ? std::nullopt : write_of_floats(args, [&](Element x) {
+    const Element from_largest = args.b.apply(MachineOp::kSub, x, args.b.apply(MachineOp::kLargest, x));
+    const Element exp = args.b.apply(MachineOp::kExp, from_largest);
+    return args.b.apply(MachineOp::kDiv, exp, args.b.apply(MachineOp::kSum, exp));
   });
 }
 
-Result write_log_softmax(Writing& w) {
-  return !w.is_none(2) ? std::nullopt : write_of_floats(w, [&](Element x) {
-    const Element from_largest = w.b.apply(MachineOp::kSub, x, w.b.apply(MachineOp::kLargest, x));
-    const Element sum = w.b.apply(MachineOp::kSum, w.b.apply(MachineOp::kExp, from_largest));
-    return w.b.apply(MachineOp::kSub, from_largest, w.b.apply(MachineOp::kLog, sum));
+Result write_log_softmax(RuleArguments& args) {
+  return !args.is_none(2) ? std::nullopt : write_of_floats(args, [&](Element x) {
+    const Element from_largest = args.b.apply(MachineOp::kSub, x, args.b.apply(MachineOp::kLargest, x));
+    const Element sum = args.b.apply(MachineOp::kSum, args.b.apply(MachineOp::kExp, from_largest));
+    return args.b.apply(MachineOp::kSub, from_largest, args.b.apply(MachineOp::kLog, sum));
   });
 }
 
 // sum(self, dim, keepdim, dtype), mean(…), sum(self, dtype), mean(self, dtype): the dtype is the last argument
-Result write_sum_of_row(Writing& w) {
-  return !w.is_none(w.size() - 1) ? std::nullopt
-                                  : write_of_floats(w, [&](Element x) { return w.b.apply(MachineOp::kSum, x); });
+Result write_sum_of_row(RuleArguments& args) {
+  return !args.is_none(args.size() - 1) ? std::nullopt
+                                        : write_of_floats(args, [&](Element x) { return args.b.apply(MachineOp::kSum, x); });
 }
-Result write_mean_of_row(Writing& w) {
-  return !w.is_none(w.size() - 1) ? std::nullopt : write_of_floats(w, [&](Element x) { return mean_of(w, x); });
+Result write_mean_of_row(RuleArguments& args) {
+  return !args.is_none(args.size() - 1) ? std::nullopt : write_of_floats(args, [&](Element x) { return mean_of(args, x); });
 }
 
 // amax(self, dim, keepdim), amin(…)
 template <MachineOp kOp>
-Result write_extreme(Writing& w) {
-  return write_of_floats(w, [&](Element x) { return w.b.apply(kOp, x); });
+Result write_extreme(RuleArguments& args) {
+  return write_of_floats(args, [&](Element x) { return args.b.apply(kOp, x); });
 }
 
 // prod(self, dim, keepdim, dtype), prod(self, dtype)
-Result write_product_of_row(Writing& w) {
-  return !w.is_none(w.size() - 1) ? std::nullopt
-                                  : write_of_floats(w, [&](Element x) { return w.b.apply(MachineOp::kProduct, x); });
+Result write_product_of_row(RuleArguments& args) {
+  return !args.is_none(args.size() - 1)
+             ? std::nullopt
+             : write_of_floats(args, [&](Element x) { return args.b.apply(MachineOp::kProduct, x); });
 }
 
 // logsumexp(self, dim, keepdim)
-Result write_log_of_sum_of_row(Writing& w) {
-  return write_of_floats(w, [&](Element x) {
-    const Element largest = w.b.apply(MachineOp::kLargest, x);
-    const Element infinity = w.literal(std::numeric_limits<double>::infinity(), x);
-    const Element is_infinite = w.equal(w.b.apply(MachineOp::kAbs, largest), infinity);
-    const Element from = w.select(is_infinite, w.literal(0, x), largest);
-    const Element sum = w.b.apply(MachineOp::kSum, w.b.apply(MachineOp::kExp, w.sub(x, from)));
-    return w.add(w.b.apply(MachineOp::kLog, sum), from);
+Result write_log_of_sum_of_row(RuleArguments& args) {
+  return write_of_floats(args, [&](Element x) {
+    const Element largest = args.b.apply(MachineOp::kLargest, x);
+    const Element infinity = args.literal(std::numeric_limits<double>::infinity(), x);
+    const Element is_infinite = args.equal(args.b.apply(MachineOp::kAbs, largest), infinity);
+    const Element from = args.select(is_infinite, args.literal(0, x), largest);
+    const Element sum = args.b.apply(MachineOp::kSum, args.b.apply(MachineOp::kExp, args.sub(x, from)));
+    return args.add(args.b.apply(MachineOp::kLog, sum), from);
   });
 }
 
 // norm(self, p, dim, keepdim), norm(self, p), linalg_vector_norm(self, ord, dim, keepdim, dtype): of order 1, 2 or infinity
-Result write_norm_of_row(Writing& w) {
-  if ((!w.is_none(1) && !w.is_number(1)) || (w.size() == 5 && !w.is_none(4))) {
+Result write_norm_of_row(RuleArguments& args) {
+  if ((!args.is_none(1) && !args.is_number(1)) || (args.size() == 5 && !args.is_none(4))) {
     return std::nullopt;
   }
-  const double order = w.number(1).value_or(2);
+  const double order = args.number(1).value_or(2);
   if (order != 1 && order != 2 && !std::isinf(order)) {
     return std::nullopt;
   }
-  return write_of_floats(w, [&](Element x) {
-    const Element size = w.b.apply(MachineOp::kAbs, x);
-    return order == 1   ? w.b.apply(MachineOp::kSum, size)
-           : order == 2 ? w.b.apply(MachineOp::kSqrt, w.b.apply(MachineOp::kSum, w.mul(x, x)))
-                        : w.b.apply(order > 0 ? MachineOp::kLargest : MachineOp::kSmallest, size);
+  return write_of_floats(args, [&](Element x) {
+    const Element size = args.b.apply(MachineOp::kAbs, x);
+    return order == 1   ? args.b.apply(MachineOp::kSum, size)
+           : order == 2 ? args.b.apply(MachineOp::kSqrt, args.b.apply(MachineOp::kSum, args.mul(x, x)))
+                        : args.b.apply(order > 0 ? MachineOp::kLargest : MachineOp::kSmallest, size);
   });
 }
 
 // var(self, dim, correction, keepdim), var(self, dim, unbiased, keepdim), var(self, unbiased); std(…)
 template <size_t kCorrection, bool kIsRoot>
-Result write_variance_of_row(Writing& w) {
-  if (!w.is_none(kCorrection) && !w.is_number(kCorrection)) {
+Result write_variance_of_row(RuleArguments& args) {
+  if (!args.is_none(kCorrection) && !args.is_number(kCorrection)) {
     return std::nullopt;
   }
   // `unbiased` is a correction of 1. LibTorch takes one of NaN for larger than every length.
-  const double given = w.number(kCorrection).value_or(1);
+  const double given = args.number(kCorrection).value_or(1);
   const double correction = std::isnan(given) ? std::numeric_limits<double>::infinity() : given;
-  return write_of_floats(w, [&](Element x) {
-    const Element centered = w.sub(x, mean_of(w, x));
-    const Element sum = w.b.apply(MachineOp::kSum, w.mul(centered, centered));
-    const Element count = w.sub(w.b.row_length(x.type), w.literal(correction, x));
-    const Element variance = w.div(sum, w.b.apply(MachineOp::kMax, w.literal(0, x), count));
-    return kIsRoot ? w.b.apply(MachineOp::kSqrt, variance) : variance;
+  return write_of_floats(args, [&](Element x) {
+    const Element centered = args.sub(x, mean_of(args, x));
+    const Element sum = args.b.apply(MachineOp::kSum, args.mul(centered, centered));
+    const Element count = args.sub(args.b.row_length(x.type), args.literal(correction, x));
+    const Element variance = args.div(sum, args.b.apply(MachineOp::kMax, args.literal(0, x), count));
+    return kIsRoot ? args.b.apply(MachineOp::kSqrt, variance) : variance;
   });
 }
 
 // rms_norm(input, normalized_shape, weight, eps)
-Result write_rms_norm(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
-  const bool has_weight = w.is_tensor(2) && w.type(2) == dtype;
-  if ((!w.is_none(2) && !has_weight) || (!w.is_none(3) && !w.is_number(3)) || c10::isReducedFloatingType(dtype)) {
+Result write_rms_norm(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
+  const bool has_weight = args.is_tensor(2) && args.type(2) == dtype;
+  if ((!args.is_none(2) && !has_weight) || (!args.is_none(3) && !args.is_number(3)) || c10::isReducedFloatingType(dtype)) {
     return std::nullopt;
   }
-  const double epsilon = w.number(3).value_or(dtype == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                                                   : std::numeric_limits<float>::epsilon());
-  return write_of_floats(w, [&](Element x) {
-    const Element mean = w.add(mean_of(w, w.mul(x, x)), w.literal(epsilon, x));
-    const Element y = w.mul(x, w.inverse(w.b.apply(MachineOp::kSqrt, mean)));
-    return has_weight ? w.mul(y, w.as(2, dtype)) : y;
+  const double epsilon = args.number(3).value_or(dtype == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                                      : std::numeric_limits<float>::epsilon());
+  return write_of_floats(args, [&](Element x) {
+    const Element mean = args.add(mean_of(args, args.mul(x, x)), args.literal(epsilon, x));
+    const Element y = args.mul(x, args.inverse(args.b.apply(MachineOp::kSqrt, mean)));
+    return has_weight ? args.mul(y, args.as(2, dtype)) : y;
   });
 }
 
 // layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable)
-Result write_layer_norm(Writing& w) {
-  const auto is_like_input = [&](size_t i) { return w.is_tensor(i) && w[i].value.type == w[0].value.type; };
-  if (!(w.is_none(2) || is_like_input(2)) || !(w.is_none(3) || is_like_input(3)) || !w.is_number(4)) {
+Result write_layer_norm(RuleArguments& args) {
+  const auto is_like_input = [&](size_t i) { return args.is_tensor(i) && args[i].value.type == args[0].value.type; };
+  if (!(args.is_none(2) || is_like_input(2)) || !(args.is_none(3) || is_like_input(3)) || !args.is_number(4)) {
     return std::nullopt;
   }
-  return write_of_floats(w, [&](Element x) {
-    const Element centered = w.b.apply(MachineOp::kSub, x, mean_of(w, x));
-    const Element variance = mean_of(w, w.b.apply(MachineOp::kMul, centered, centered));
-    const Element deviation = w.b.apply(MachineOp::kSqrt, w.b.apply(MachineOp::kAdd, variance, w.as(4, x.type)));
-    Element y = w.b.apply(MachineOp::kMul, centered, w.b.apply(MachineOp::kDiv, w.literal(1, x), deviation));
-    if (w.is_tensor(2)) {
-      y = w.b.apply(MachineOp::kMul, y, w.as(2, w[0].value.type));
+  return write_of_floats(args, [&](Element x) {
+    const Element centered = args.b.apply(MachineOp::kSub, x, mean_of(args, x));
+    const Element variance = mean_of(args, args.b.apply(MachineOp::kMul, centered, centered));
+    const Element deviation = args.b.apply(MachineOp::kSqrt, args.b.apply(MachineOp::kAdd, variance, args.as(4, x.type)));
+    Element y = args.b.apply(MachineOp::kMul, centered, args.b.apply(MachineOp::kDiv, args.literal(1, x), deviation));
+    if (args.is_tensor(2)) {
+      y = args.b.apply(MachineOp::kMul, y, args.as(2, args[0].value.type));
     }
-    return w.is_tensor(3) ? w.b.apply(MachineOp::kAdd, y, w.as(3, w[0].value.type)) : y;
+    return args.is_tensor(3) ? args.b.apply(MachineOp::kAdd, y, args.as(3, args[0].value.type)) : y;
   });
 }
 
 struct ReductionRule {
   std::optional<Reduction> (*dims)(const Node& node, int64_t rank);
-  Result (*write)(Writing& w);
+  Result (*write)(RuleArguments& args);
 };
 
 const ReductionRule* rule_of(const Op& op) {
@@ -266,13 +270,13 @@ bool may_share_kernel(const Node& reduction, const Node& other) {
     const auto how = reduction_of(node, rank);
     const DimSet dims = how ? how->dims : DimSet();
     return Reduced{dims, rank,
-                  is_known ? dims == last_dims(static_cast<int64_t>(dims.count()), rank) : !dims[0] || dims.all()};
+                   is_known ? dims == last_dims(static_cast<int64_t>(dims.count()), rank) : !dims[0] || dims.all()};
   };
   const Reduced a = reduced(reduction);
   const Reduced b = reduced(other);
   return (a.are_last && b.are_last) || a == b;
 }
 
-std::optional<Element> write_reduction(Writing& writing, const Op& op) { return rule_of(op)->write(writing); }
+std::optional<Element> write_reduction(RuleArguments& args, const Op& op) { return rule_of(op)->write(args); }
 
 }  // namespace sconce

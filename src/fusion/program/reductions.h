@@ -2,7 +2,7 @@
 #pragma once
 
 #include "fusion/program/iteration.h"
-#include "fusion/program/writing.h"
+#include "fusion/program/rule_arguments.h"
 #include "ir/graph.h"
 
 #include <optional>
@@ -28,14 +28,14 @@ struct Reduction {
 
 // Returns whether the operator reduces dimensions, with certain arguments.
 bool may_reduce(const Op& op);
-// Returns how the node reduces an operand of `rank` dimensions; nothing if its arguments are not constants, or if it computes
-// a result of the operand's sizes and reduces others than the last dimensions.
+// Returns how the node reduces an operand of `rank` dimensions; nothing if its arguments are not constants, or if it
+// computes a result of the operand's sizes and reduces others than the last dimensions.
 std::optional<Reduction> reduction_of(const Node& node, int64_t rank);
-// Returns whether one kernel may compute both where one is computed of the other, or some node of both. Reductions of the last
-// dimensions may be; others must reduce the same ones.
+// Returns whether one kernel may compute both where one is computed of the other, or some node of both. Reductions of the
+// last dimensions may be; others must reduce the same ones.
 bool may_share_kernel(const Node& reduction, const Node& other);
 
 // Writes the operator, as write_operator does.
-std::optional<Element> write_reduction(Writing& writing, const Op& op);
+std::optional<Element> write_reduction(RuleArguments& args, const Op& op);
 
 }  // namespace sconce

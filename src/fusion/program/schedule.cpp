@@ -10,9 +10,9 @@
 namespace sconce {
 namespace {
 
-class Scheduling {
+class Scheduler {
  public:
-  explicit Scheduling(const KernelProgram& program) : program_(program) {}
+  explicit Scheduler(const KernelProgram& program) : program_(program) {}
 
   Schedule schedule() {
     for (const Instruction& each : program_.code) {
@@ -113,6 +113,6 @@ std::optional<size_t> Schedule::buffer_of(uint32_t value) const {
   return found == buffers.end() ? std::nullopt : std::optional(static_cast<size_t>(found - buffers.begin()));
 }
 
-Schedule schedule_of(const KernelProgram& program) { return Scheduling(program).schedule(); }
+Schedule schedule_of(const KernelProgram& program) { return Scheduler(program).schedule(); }
 
 }  // namespace sconce

@@ -1,7 +1,7 @@
 // Schedule: in how many passes over a row a program is computed.
 //
-// A reduction (a sum, a maximum) needs a pass over the whole row before its value is known. So softmax has three: the maximum;
-// the exponentials and their sum; the quotients.
+// A reduction (a sum, a maximum) needs a pass over the whole row before its value is known. So softmax has three: the
+// maximum; the exponentials and their sum; the quotients.
 #pragma once
 
 #include "fusion/program/kernel_program.h"

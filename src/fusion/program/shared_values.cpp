@@ -140,8 +140,8 @@ Iteration with_inputs(const std::vector<size_t>& inputs, const Iteration& whole)
 }  // namespace
 
 std::vector<bool> inputs_of_all_rows(const KernelProgram& program, const Iteration& iteration) {
-  if (iteration.order != LoopOrder::kRows || iteration.segments != 1 ||
-      rows_of(iteration) < cost_model::kFewestRowsToShare || iteration.sizes.back() < 2 || program.has_reductions()) {
+  if (iteration.order != LoopOrder::kRows || iteration.segments != 1 || rows_of(iteration) < cost_model::kMinRowsToShare ||
+      iteration.sizes.back() < 2 || program.has_reductions()) {
     return {};
   }
   std::vector<bool> is_of_all_rows;

@@ -253,8 +253,8 @@ class BlockGradients {
 }  // namespace
 
 bool suits_blocks(const ConvolutionForm& form) {
-  return direct_kernels() != nullptr && form.is_depthwise() && form.pixels_in() <= kMostPixelsOfBlock &&
-         form.pixels_out() <= kMostPixelsOfBlock;
+  return direct_kernels() != nullptr && form.is_depthwise() && form.pixels_in() <= kMaxPixelsOfBlock &&
+         form.pixels_out() <= kMaxPixelsOfBlock;
 }
 
 std::unique_ptr<PackedConvolution> make_block_convolution(Bounds bounds) {

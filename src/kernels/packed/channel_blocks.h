@@ -9,7 +9,7 @@
 namespace sconce {
 
 // A thread keeps memory for blocks of images with so many pixels: 4 MiB.
-inline constexpr int64_t kMostPixelsOfBlock = 1 << 16;
+inline constexpr int64_t kMaxPixelsOfBlock = 1 << 16;
 
 // Requires direct loops.
 class ChannelBlocks {

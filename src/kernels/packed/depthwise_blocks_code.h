@@ -290,7 +290,7 @@ SCONCE_INLINE void block_products(const BlockProducts& products, BlockRange rows
 }
 
 void depthwise_products(const BlockProducts& products) {
-  constexpr int64_t kMost = 4;
+  constexpr int64_t kMaxTaps = 4;
   // What the taps of some rows read stays in the first level of the cache.
   constexpr int64_t kVectors = 256;
   const int64_t of_row = products.columns.positions + products.columns.size;
@@ -304,8 +304,8 @@ void depthwise_products(const BlockProducts& products) {
         continue;
       }
       int64_t tap = 0;
-      for (; tap + kMost <= products.columns.taps; tap += kMost) {
-        block_products<kMost>(products, rows, y, tap);
+      for (; tap + kMaxTaps <= products.columns.taps; tap += kMaxTaps) {
+        block_products<kMaxTaps>(products, rows, y, tap);
       }
       switch (products.columns.taps - tap) {
         case 3: block_products<3>(products, rows, y, tap); break;

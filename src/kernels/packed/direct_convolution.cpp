@@ -139,7 +139,7 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
 
 bool suits_direct_loops(const ConvolutionForm& form) {
   constexpr int64_t kFewChannels = 4;
-  constexpr int64_t kMostWeights = 200;  // of an output channel: those of some channels stay in the first level of the cache
+  constexpr int64_t kMaxWeights = 200;  // of an output channel: those of some channels stay in the first level of the cache
   const DirectKernels* kernels = direct_kernels();
   if (kernels == nullptr || !form.result_is_channels_last || form.channels_out < kernels->lanes ||
       form.dilation != std::array<int64_t, 2>{1, 1}) {
@@ -149,7 +149,7 @@ bool suits_direct_loops(const ConvolutionForm& form) {
     const int64_t width = form.kernel[1];
     return form.image_is_channels_last && (width == 3 || width == 5 || width == 7) && form.stride[1] <= 2;
   }
-  return form.groups == 1 && form.channels_in <= kFewChannels && form.weights_of_output() <= kMostWeights;
+  return form.groups == 1 && form.channels_in <= kFewChannels && form.weights_of_output() <= kMaxWeights;
 }
 
 std::unique_ptr<PackedConvolution> make_direct_convolution(Bounds bounds) {

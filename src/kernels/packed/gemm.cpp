@@ -21,9 +21,9 @@ namespace sconce {
 namespace {
 
 // Packing reads and writes each element of the right matrix, which fewer rows do not repay.
-constexpr int64_t kFewestRows = 8;
+constexpr int64_t kMinRows = 8;
 // A thread keeps its memory for packed panels: 64 MiB at most.
-constexpr int64_t kMostPacked = 1 << 24;
+constexpr int64_t kMaxPacked = 1 << 24;
 // A thread more packs its part, too.
 constexpr int64_t kMultiplicationsOfThread = 1 << 20;
 
@@ -41,7 +41,7 @@ bool measure_tiles() {
   using Clock = std::chrono::steady_clock;
   constexpr int kRows = 64;
   constexpr int kSize = 128;
-  constexpr double kLeast = 1.5;
+  constexpr double kMinGain = 1.5;
   const IntraOpThreads one(1);
   const std::vector<float> left(kRows * kSize, 1.0F);
   const std::vector<float> right(kSize * kSize, 1.0F);
@@ -60,7 +60,7 @@ bool measure_tiles() {
   constexpr int kTimes = 10;
   const double by_blas = least_of(kTimes);
   product = Gemm::by_tiles(rows, rows, kRows, kSize, kSize);
-  return by_blas > kLeast * least_of(kTimes);
+  return by_blas > kMinGain * least_of(kTimes);
 }
 
 }  // namespace
@@ -88,7 +88,7 @@ bool tiles_are_faster() {
 }
 
 bool tiles_are_faster(int64_t m, int64_t n, int64_t k) {
-  return m >= kFewestRows && n > 1 && k > 1 && n * k <= kMostPacked && m * k <= kMostPacked && tiles_are_faster();
+  return m >= kMinRows && n > 1 && k > 1 && n * k <= kMaxPacked && m * k <= kMaxPacked && tiles_are_faster();
 }
 
 Gemm::Gemm(const Matrix& left, const Matrix& right, int m, int n, int k, bool is_exact)
@@ -136,7 +136,7 @@ void Gemm::run_tiles(const float* left, const float* right, const float* bias, b
                      const RowsFunction& then) const {
   const auto panels = static_cast<int64_t>(tiles_->panels().panels().size());
   const bool cuts_rows = m_ >= n_;
-  const int64_t most = cuts_rows ? std::max<int64_t>(1, m_ / kFewestRows) : panels;
+  const int64_t most = cuts_rows ? std::max<int64_t>(1, m_ / kMinRows) : panels;
   const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
   const int64_t parts = std::clamp<int64_t>(multiplications() / kMultiplicationsOfThread, 1, std::min(most, threads));
   const auto run_part = [&](int64_t part) {

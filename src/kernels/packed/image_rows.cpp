@@ -18,9 +18,9 @@ ImageRows::ImageRows(const ConvolutionForm& form)
   pixel_distance_ = is_copied_ ? channels : form.channels_in;
   group_distance_ = is_copied_ ? width * channels : channels;
   // Copies of whole rows overlap least.
-  constexpr int64_t kMostTogether = 16 * 1024;
+  constexpr int64_t kMaxTogether = 16 * 1024;
   const bool overlaps = is_copied_ && form.kernel[0] > 1 && form.size_out(0) > 1;
-  unit_ = overlaps && row_distance_ <= kMostTogether ? form.size_out(1) : 1;
+  unit_ = overlaps && row_distance_ <= kMaxTogether ? form.size_out(1) : 1;
 }
 
 int64_t ImageRows::elements() const { return std::max<int64_t>(1, form_.elements_in() / count()); }

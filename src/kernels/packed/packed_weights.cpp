@@ -48,13 +48,13 @@ class PackingTime {
       return true;
     }
     const Clock::time_point now = Clock::now();
-    earned_ = std::min<Clock::duration>(earned_ + (now - std::exchange(asked_, now)) / 4, kMostEarned);
+    earned_ = std::min<Clock::duration>(earned_ + (now - std::exchange(asked_, now)) / 4, kMaxEarned);
     return earned_ > Clock::duration::zero();
   }
   static void spend(Clock::duration spent) { earned_ -= spent; }
 
  private:
-  static constexpr std::chrono::milliseconds kMostEarned{20};  // during a pause
+  static constexpr std::chrono::milliseconds kMaxEarned{20};  // during a pause
   static thread_local Clock::time_point asked_;
   static thread_local Clock::duration earned_;
 };
@@ -98,7 +98,7 @@ const float* PackedWeights::fill_once(WeightTensors tensors, int64_t elements, c
     bytes_ = static_cast<size_t>(elements) * sizeof(float);
     // Large ones in whole pages: else what the heap frees while weights are packed would not go back to the system.
     memory_ =
-        bytes_ < PagedMemory::kLeastBytes ? c10::GetDefaultCPUAllocator()->allocate(bytes_) : PagedMemory::allocate(bytes_);
+        bytes_ < PagedMemory::kMinBytes ? c10::GetDefaultCPUAllocator()->allocate(bytes_) : PagedMemory::allocate(bytes_);
     auto* const packed = static_cast<float*>(memory_.get());
     fill(packed);
     are_finite_ = std::all_of(packed, packed + elements, [](float element) { return std::isfinite(element); });
@@ -211,10 +211,10 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
     return is_made_;
   }
   if (is_made_ && runs_ < kRunsThatPay) {
-    runs_to_pack_ = std::min(runs_to_pack_ * 4, kMostRunsToPack);
+    runs_to_pack_ = std::min(runs_to_pack_ * 4, kMaxRunsToPack);
   }
   forget();
-  if (++changes_ > kMostChanges) {
+  if (++changes_ > kMaxChanges) {
     changes_ = 0;
     left_alone_ = kRunsLeftAlone;
     return false;

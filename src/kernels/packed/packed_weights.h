@@ -89,9 +89,9 @@ class PackedOperator {
 
  private:
   static constexpr uint64_t kFirstRunsToPack = 2;
-  static constexpr uint64_t kMostRunsToPack = uint64_t{1} << 30;
+  static constexpr uint64_t kMaxRunsToPack = uint64_t{1} << 30;
   static constexpr uint64_t kRunsThatPay = 64;
-  static constexpr uint32_t kMostChanges = 8;
+  static constexpr uint32_t kMaxChanges = 8;
   static constexpr uint32_t kRunsLeftAlone = 256;
 
   // Signs of writes that LibTorch does not count. If they changed, all elements are compared.
@@ -117,7 +117,7 @@ class PackedOperator {
   std::shared_ptr<PackedWeights> packed_;
   bool is_made_ = false;
   bool is_refused_ = false;  // there is no such operator
-  uint32_t changes_ = 0;     // in successive runs; after kMostChanges, the weights are not looked at for a while
+  uint32_t changes_ = 0;     // in successive runs; after kMaxChanges, the weights are not looked at for a while
   uint32_t left_alone_ = 0;  // runs in which the weights are still not looked at
   uint64_t runs_ = 0;        // with these weights, after the first
   uint64_t runs_to_pack_ = kFirstRunsToPack;  // runs before the weights are packed

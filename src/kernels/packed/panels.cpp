@@ -19,7 +19,7 @@ Panels::Panels(const TileKernels& kernels, int64_t groups, int64_t columns, int6
   const int64_t lanes = kernels.lanes;
   const int64_t vectors = (columns + lanes - 1) / lanes;
   const int64_t panels =
-      std::max((vectors + TileKernels::kMostVectors - 1) / TileKernels::kMostVectors, vectors / kernels.fastest_vectors);
+      std::max((vectors + TileKernels::kMaxVectors - 1) / TileKernels::kMaxVectors, vectors / kernels.fastest_vectors);
   int64_t bias = depth() * vectors * lanes * groups;
   for (int64_t group = 0; group < groups; ++group) {
     for (int64_t i = 0; i < panels; ++i) {

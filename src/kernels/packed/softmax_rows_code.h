@@ -7,12 +7,12 @@ SCONCE_INLINE Vector select(Integers condition, Vector a, Vector b) { return con
 // exp(x) = 2^n * exp(r), where n is the nearest integer to x / ln 2, and r in [-ln 2 / 2, ln 2 / 2]: Taylor's series up to
 // r^7 / 7!, at most 2 units in the last place off. Results below the smallest normal number are 0. NaN stays NaN.
 SCONCE_INLINE Vector exp_of(Vector x) {
-  constexpr float kLeast = -87.3365F;
-  constexpr float kMost = 88.7228F;
+  constexpr float kMinInput = -87.3365F;
+  constexpr float kMaxInput = 88.7228F;
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to an integer
-  const Integers is_small = x < kLeast;
-  x = select(is_small, Vector{} + kLeast, x);
-  x = select(x > kMost, Vector{} + kMost, x);
+  const Integers is_small = x < kMinInput;
+  x = select(is_small, Vector{} + kMinInput, x);
+  x = select(x > kMaxInput, Vector{} + kMaxInput, x);
   const Vector shifted = x * 1.44269504088896341F + kRound;
   const Vector n = shifted - kRound;
   Vector r = x - n * 0.693359375F;

@@ -11,10 +11,10 @@ namespace {
 
 // The elements of a column that are multiplied before those of the next panel are: so many of all rows of a block, and of
 // the panel, stay in the cache.
-constexpr int64_t kMostDepth = 768;
+constexpr int64_t kMaxDepth = 768;
 // What the rows of a block may take in the cache.
-constexpr int64_t kMostElements = 96 * 1024;
-constexpr int64_t kFewestRows = 192;
+constexpr int64_t kMaxElements = 96 * 1024;
+constexpr int64_t kMinRows = 192;
 
 int64_t divide_up(int64_t number, int64_t by) { return (number + by - 1) / by; }
 
@@ -116,10 +116,10 @@ void TiledProduct::run_part(const float* packed, const TiledRows& rows, float* o
 void TiledProduct::run_block(const Block& all) const {
   static thread_local std::vector<const float*> found;
   const TiledRows& rows = all.all_rows;
-  const int64_t of_row = std::max<int64_t>(1, std::min(rows.elements, kMostDepth));
+  const int64_t of_row = std::max<int64_t>(1, std::min(rows.elements, kMaxDepth));
   const int64_t units = (all.part.last_row - all.part.first_row) / rows.unit;
   // The result of a block stays in the cache, too, unless its weights would be read for few rows.
-  const int64_t most = std::max(kFewestRows, kMostElements / (of_row + panels_.columns()));
+  const int64_t most = std::max(kMinRows, kMaxElements / (of_row + panels_.columns()));
   const int64_t parts = divide_up(units * rows.unit, most);
   for (int64_t k = 0; k < std::min(parts, units); ++k) {
     Block block = all;
@@ -130,8 +130,8 @@ void TiledProduct::run_block(const Block& all) const {
     rows.find(block.part.first_row, block.part.last_row, found.data());
     block.rows = found.data();
     // All panels for some of the depth, and then for more of it.
-    const int64_t depth_parts = divide_up(depth_, kMostDepth);
-    const int64_t runs_together = depth_parts > 1 ? 1 : std::max<int64_t>(1, kMostDepth / depth_);
+    const int64_t depth_parts = divide_up(depth_, kMaxDepth);
+    const int64_t runs_together = depth_parts > 1 ? 1 : std::max<int64_t>(1, kMaxDepth / depth_);
     for (int64_t run = 0; run < runs_; run += runs_together) {
       for (int64_t i = 0; i < depth_parts; ++i) {
         const auto [first_depth, last_depth] = part_of(depth_, depth_parts, i);

@@ -31,15 +31,15 @@ struct Tile {
 using ComputeTile = void (*)(const Tile& tile);
 
 struct TileKernels {
-  static constexpr int kMostVectors = 3;
-  static constexpr int kMostRows = 14;
+  static constexpr int kMaxVectors = 3;
+  static constexpr int kMaxRows = 14;
 
   int64_t lanes;
   int64_t fastest_vectors;  // of a panel
-  int rows[kMostVectors];   // that a tile has at most, by the panel's vectors - 1: they fill the registers
-  ComputeTile compute[kMostVectors][kMostRows];  // [vectors - 1] [rows - 1]
+  int rows[kMaxVectors];    // that a tile has at most, by the panel's vectors - 1: they fill the registers
+  ComputeTile compute[kMaxVectors][kMaxRows];  // [vectors - 1] [rows - 1]
   // For products of one row. They sum in another order than the others.
-  ComputeTile compute_vector[kMostVectors];
+  ComputeTile compute_vector[kMaxVectors];
 };
 
 // Returns the loops for vectors of 4, 8 or 16 elements. Returns null if the processor lacks such vectors.

@@ -63,9 +63,9 @@ const Node* writer_of(const Value& value, const Graph& graph, const AliasSets& a
   return writer;
 }
 
-class Analysis {
+class ConstantAttributes {
  public:
-  Analysis(const c10::IValue& module, FunctionTable& functions) : objects_(module), functions_(functions) {}
+  ConstantAttributes(const c10::IValue& module, FunctionTable& functions) : objects_(module), functions_(functions) {}
 
   Expected<void> run(const std::vector<std::string>& preserved) {
     const auto training = objects_.find("training");
@@ -289,7 +289,7 @@ class Analysis {
 
 Expected<ModuleConstants> ModuleConstants::find(const c10::IValue& module, const std::vector<std::string>& preserved,
                                                 FunctionTable& functions) {
-  Analysis analysis(module, functions);
+  ConstantAttributes analysis(module, functions);
   if (auto done = analysis.run(preserved); !done) {
     return done.refusal();
   }

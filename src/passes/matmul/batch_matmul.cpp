@@ -25,9 +25,9 @@ constexpr size_t kMaxBytes = size_t{64} << 20;
 // Above this, operators take a contiguous tensor for a channels-last one.
 constexpr size_t kMaxRank = 3;
 
-class Batching {
+class ProductJoiner {
  public:
-  Batching(Graph& graph, BatchWhere where)
+  ProductJoiner(Graph& graph, BatchWhere where)
       : graph_(graph), where_(where), constants_(graph), aliases_(graph), order_(graph, aliases_) {}
 
   // Sums first: a product that is batched otherwise is no longer a term of a sum.
@@ -359,7 +359,7 @@ bool batch_matmul(Graph& graph, BatchWhere where) {
   });
   bool changed = false;
   // The products made in one iteration are operands in the next.
-  while (products > 1 && is_open && Batching(graph, where).run(graph.body())) {
+  while (products > 1 && is_open && ProductJoiner(graph, where).run(graph.body())) {
     changed = true;
   }
   return changed;

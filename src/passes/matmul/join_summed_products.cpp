@@ -15,8 +15,8 @@
 namespace sconce {
 namespace {
 
-constexpr size_t kLeastParts = 4;
-constexpr int64_t kMostRows = 64;  // of a matrix that is summed: more are read faster where they are
+constexpr size_t kMinParts = 4;
+constexpr int64_t kMaxSummedRows = 64;  // of a matrix that is summed: more are read faster where they are
 
 using Sizes = std::vector<int64_t>;
 using Values = std::vector<Value*>;
@@ -137,7 +137,7 @@ class Joining {
     }
     Values terms;
     for (const auto& [form, parts] : groups) {
-      if (parts.size() >= kLeastParts) {
+      if (parts.size() >= kMinParts) {
         terms.push_back(joined(parts, sum));
       } else {
         std::transform(parts.begin(), parts.end(), std::back_inserter(others),
@@ -174,7 +174,7 @@ class Joining {
     }
     const int64_t made = part.columns != nullptr ? rows[1] * columns[1] : rows[1];
     const int64_t joined = rows[0] * (rows[1] + columns[1]);
-    const int64_t limit = part.columns != nullptr ? made : kMostRows * made;
+    const int64_t limit = part.columns != nullptr ? made : kMaxSummedRows * made;
     return joined <= limit && !writes_.may_be_written_between(*part.rows, *part.node, sum) &&
            (part.columns == nullptr || !writes_.may_be_written_between(*part.columns, *part.node, sum)) &&
            !writes_.state_may_change_between(*part.node, sum);
@@ -241,7 +241,7 @@ bool has_candidates(const Graph& graph) {
       candidates += summed_part(*node->input(i)) ? 1 : 0;
     }
   });
-  return candidates >= kLeastParts;
+  return candidates >= kMinParts;
 }
 
 }  // namespace

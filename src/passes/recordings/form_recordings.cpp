@@ -73,9 +73,9 @@ bool is_in_kernel(const Node& node) {
 }
 
 // Chooses the ranges. Does not change the graph.
-class Ranges {
+class RangeFinder {
  public:
-  Ranges(const Graph& graph, c10::Device device) : device_(device), aliases_(graph) { visit(graph.body()); }
+  RangeFinder(const Graph& graph, c10::Device device) : device_(device), aliases_(graph) { visit(graph.body()); }
   const std::vector<Range>& found() const { return found_; }
 
  private:
@@ -286,7 +286,7 @@ bool form_recordings(Graph& graph) {
     return false;
   }
   complete_devices(graph, device);
-  const Ranges ranges(graph, device);
+  const RangeFinder ranges(graph, device);
   for (const Range& range : ranges.found()) {
     const std::vector<Value*> results = results_of(range);
     const CutOut cut = cut_out(range, results);

@@ -10,9 +10,9 @@
 namespace sconce {
 namespace {
 
-constexpr size_t kLargestKept = size_t{16} * 1024;  // bytes
-constexpr size_t kMostBytesReused = 4 * kLargestKept;
-constexpr size_t kMostKept = 64;
+constexpr size_t kMaxKeptBytes = size_t{16} * 1024;  // bytes
+constexpr size_t kMaxBytesReused = 4 * kMaxKeptBytes;
+constexpr size_t kMaxKept = 64;
 
 // Reads what the last other holder did before it dropped the storage, if there is no other holder.
 bool is_held_once(c10::StorageImpl* storage) {
@@ -50,7 +50,7 @@ at::Tensor ReusedResults::take(const at::Tensor& shell) {
   }
   at::Tensor made = empty_like_shell(shell);
   const size_t bytes = shell.storage().nbytes();
-  if (bytes > kLargestKept || !shell.is_cpu()) {
+  if (bytes > kMaxKeptBytes || !shell.is_cpu()) {
     kept_.clear();
     next_ = 0;
     return made;
@@ -58,7 +58,7 @@ at::Tensor ReusedResults::take(const at::Tensor& shell) {
   Kept kept{made, made.key_set()};
   // A form that changes makes the others useless; so does a holder that keeps what it gets.
   if (at < kept_.size() &&
-      (kept_.size() == kMostKept || (kept_.size() + 1) * bytes > kMostBytesReused || kept_[at].tensor.is_uniquely_owned())) {
+      (kept_.size() == kMaxKept || (kept_.size() + 1) * bytes > kMaxBytesReused || kept_[at].tensor.is_uniquely_owned())) {
     kept_[at] = std::move(kept);
   } else {
     kept_.insert(kept_.begin() + static_cast<std::ptrdiff_t>(at), std::move(kept));

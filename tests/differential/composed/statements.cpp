@@ -13,11 +13,11 @@
 namespace sconce::testing::composed {
 namespace {
 
-constexpr int64_t kMostElements = 4000;
+constexpr int64_t kMaxElements = 4000;
 constexpr double kLargest = 1e3;
 
 bool is_tame(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != c10::kStrided || tensor.numel() > kMostElements || tensor.is_quantized()) {
+  if (!tensor.defined() || tensor.layout() != c10::kStrided || tensor.numel() > kMaxElements || tensor.is_quantized()) {
     return false;
   }
   if (!tensor.is_floating_point() || tensor.numel() == 0) {

@@ -6,165 +6,168 @@ namespace {
 
 // a + alpha * b, and with `kSign` -1 a - alpha * b. Sums of bools are disjunctions, and there are no differences of them.
 template <int kSign>
-Result write_sum(Writing& w) {
-  const Type dtype = w.promoted({0, 1});
-  const bool has_bool = w.type(0) == at::kBool || w.type(1) == at::kBool;
-  if (!dtype || !w.is_value(2) || w.is_tensor(2) || (kSign < 0 && has_bool)) {
+Result write_sum(RuleArguments& args) {
+  const Type dtype = args.promoted({0, 1});
+  const bool has_bool = args.type(0) == at::kBool || args.type(1) == at::kBool;
+  if (!dtype || !args.is_value(2) || args.is_tensor(2) || (kSign < 0 && has_bool)) {
     return std::nullopt;
   }
-  const Element a = w.rounded(0, *dtype);
-  const Element c = w.rounded(1, *dtype);
+  const Element a = args.rounded(0, *dtype);
+  const Element c = args.rounded(1, *dtype);
   if (*dtype == at::kBool) {
-    return w.is_one(2) ? Result(w.b.apply(MachineOp::kOr, a, c)) : std::nullopt;
+    return args.is_one(2) ? Result(args.b.apply(MachineOp::kOr, a, c)) : std::nullopt;
   }
-  const c10::ScalarType type_of_alpha = w.type(2);
+  const c10::ScalarType type_of_alpha = args.type(2);
   if (type_of_alpha == at::kBool || (c10::isFloatingType(type_of_alpha) && !c10::isFloatingType(*dtype))) {
     return std::nullopt;
   }
-  if (w.is_one(2)) {
-    return w.done(kSign > 0 ? w.add(a, c) : w.sub(a, c), *dtype);
+  if (args.is_one(2)) {
+    return args.done(kSign > 0 ? args.add(a, c) : args.sub(a, c), *dtype);
   }
   // LibTorch rounds alpha * b to the dtype in the elements at the end, and not elsewhere.
   if (c10::isReducedFloatingType(*dtype)) {
     return std::nullopt;
   }
-  const Element given = w.as(2, *dtype);
+  const Element given = args.as(2, *dtype);
   if (!c10::isFloatingType(*dtype)) {
-    const Element scaled = w.mul(c, given);
-    return kSign > 0 ? w.add(a, scaled) : w.sub(a, scaled);
+    const Element scaled = args.mul(c, given);
+    return kSign > 0 ? args.add(a, scaled) : args.sub(a, scaled);
   }
-  const Element alpha = kSign > 0 ? given : w.b.apply(MachineOp::kNeg, given);
-  return w.done(w.b.apply(MachineOp::kFma, c, alpha, a), *dtype);
+  const Element alpha = kSign > 0 ? given : args.b.apply(MachineOp::kNeg, given);
+  return args.done(args.b.apply(MachineOp::kFma, c, alpha, a), *dtype);
 }
 
 // other - alpha * self
-Result write_rsub(Writing& w) {
-  const ElementArgument swapped[] = {w[1], w[0], w[2]};
-  Writing sub(w.b, swapped);
+Result write_rsub(RuleArguments& args) {
+  const ElementArgument swapped[] = {args[1], args[0], args[2]};
+  RuleArguments sub(args.b, swapped);
   return write_sum<-1>(sub);
 }
 
-Result write_mul(Writing& w) {
-  const Type dtype = w.promoted({0, 1});
+Result write_mul(RuleArguments& args) {
+  const Type dtype = args.promoted({0, 1});
   if (!dtype) {
     return std::nullopt;
   }
-  return w.done(w.b.apply(*dtype == at::kBool ? MachineOp::kAnd : MachineOp::kMul, w.rounded(0, *dtype), w.as(1, *dtype)),
-                *dtype);
+  return args.done(
+      args.b.apply(*dtype == at::kBool ? MachineOp::kAnd : MachineOp::kMul, args.rounded(0, *dtype), args.as(1, *dtype)),
+      *dtype);
 }
 
 // `kOfBools` computes bools.
 template <MachineOp kOp, MachineOp kOfBools>
-Result write_extremum(Writing& w) {
-  const Type dtype = w.promoted({0, 1});
+Result write_extremum(RuleArguments& args) {
+  const Type dtype = args.promoted({0, 1});
   if (!dtype) {
     return std::nullopt;
   }
-  return w.done(w.b.apply(*dtype == at::kBool ? kOfBools : kOp, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype);
+  return args.done(args.b.apply(*dtype == at::kBool ? kOfBools : kOp, args.rounded(0, *dtype), args.rounded(1, *dtype)),
+                   *dtype);
 }
 
 // mul_(self, other): LibTorch computes other * self, and rounds a number on the left to bfloat16.
-Result write_mul_in_place(Writing& w) {
-  const Type dtype = w.promoted({0, 1});
-  if (!dtype || *dtype != w.type(0)) {
+Result write_mul_in_place(RuleArguments& args) {
+  const Type dtype = args.promoted({0, 1});
+  if (!dtype || *dtype != args.type(0)) {
     return std::nullopt;
   }
-  return w.done(
-      w.b.apply(*dtype == at::kBool ? MachineOp::kAnd : MachineOp::kMul, w.rounded(0, *dtype), w.rounded(1, *dtype)),
-      *dtype);
+  return args.done(args.b.apply(*dtype == at::kBool ? MachineOp::kAnd : MachineOp::kMul, args.rounded(0, *dtype),
+                                args.rounded(1, *dtype)),
+                   *dtype);
 }
 
 // addcmul(self, tensor1, tensor2, value)
-Result write_addcmul(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1, 2});
-  if (!dtype || !w.is_value(3)) {
+Result write_addcmul(RuleArguments& args) {
+  const Type dtype = args.promoted_floating({0, 1, 2});
+  if (!dtype || !args.is_value(3)) {
     return std::nullopt;
   }
-  const Element scaled = w.mul(w.as(3, *dtype), w.rounded(1, *dtype));
-  return w.done(w.b.apply(MachineOp::kFma, scaled, w.rounded(2, *dtype), w.rounded(0, *dtype)), *dtype);
+  const Element scaled = args.mul(args.as(3, *dtype), args.rounded(1, *dtype));
+  return args.done(args.b.apply(MachineOp::kFma, scaled, args.rounded(2, *dtype), args.rounded(0, *dtype)), *dtype);
 }
 
 // addcdiv(self, tensor1, tensor2, value): a quotient of integers raises.
-Result write_addcdiv(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1, 2});
-  const bool divides_integers = !c10::isFloatingType(w.type(1)) && !c10::isFloatingType(w.type(2));
-  if (!dtype || !w.is_value(3) || divides_integers) {
+Result write_addcdiv(RuleArguments& args) {
+  const Type dtype = args.promoted_floating({0, 1, 2});
+  const bool divides_integers = !c10::isFloatingType(args.type(1)) && !c10::isFloatingType(args.type(2));
+  if (!dtype || !args.is_value(3) || divides_integers) {
     return std::nullopt;
   }
-  const Element scaled = w.mul(w.as(3, *dtype), w.rounded(1, *dtype));
-  return w.done(w.add(w.rounded(0, *dtype), w.div(scaled, w.rounded(2, *dtype))), *dtype);
+  const Element scaled = args.mul(args.as(3, *dtype), args.rounded(1, *dtype));
+  return args.done(args.add(args.rounded(0, *dtype), args.div(scaled, args.rounded(2, *dtype))), *dtype);
 }
 
 // lerp(self, end, weight): from the nearer end. LibTorch does not promote.
-Result write_lerp(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
-  if (!c10::isFloatingType(dtype) || w.type(1) != dtype || !w.is_value(2) || (w.is_tensor(2) && w.type(2) != dtype)) {
+Result write_lerp(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
+  if (!c10::isFloatingType(dtype) || args.type(1) != dtype || !args.is_value(2) ||
+      (args.is_tensor(2) && args.type(2) != dtype)) {
     return std::nullopt;
   }
-  const Element self = w.as(0, dtype);
-  const Element end = w.as(1, dtype);
-  const Element weight = w.as(2, dtype);
-  const Element is_small = w.less(w.b.apply(MachineOp::kAbs, weight), w.literal(0.5, weight));
-  const Element factor = w.select(is_small, weight, w.sub(weight, w.literal(1, weight)));
-  return w.done(w.b.apply(MachineOp::kFma, factor, w.sub(end, self), w.select(is_small, self, end)), dtype);
+  const Element self = args.as(0, dtype);
+  const Element end = args.as(1, dtype);
+  const Element weight = args.as(2, dtype);
+  const Element is_small = args.less(args.b.apply(MachineOp::kAbs, weight), args.literal(0.5, weight));
+  const Element factor = args.select(is_small, weight, args.sub(weight, args.literal(1, weight)));
+  return args.done(args.b.apply(MachineOp::kFma, factor, args.sub(end, self), args.select(is_small, self, end)), dtype);
 }
 
 // pow(self, exponent): LibTorch computes these exponents by other operations.
-Result write_pow(Writing& w) {
-  const auto exponent = w.number(1);
-  const c10::ScalarType dtype = w.type(0);
+Result write_pow(RuleArguments& args) {
+  const auto exponent = args.number(1);
+  const c10::ScalarType dtype = args.type(0);
   if (!exponent) {
     return std::nullopt;
   }
   const auto power = [&](Element x) {
-    const auto square = [&] { return w.mul(x, x); };
-    return *exponent == 0      ? w.literal(1, x)
+    const auto square = [&] { return args.mul(x, x); };
+    return *exponent == 0      ? args.literal(1, x)
            : *exponent == 1    ? x
            : *exponent == 2    ? square()
-           : *exponent == 3    ? w.mul(square(), x)
-           : *exponent == 0.5  ? w.root(x)
-           : *exponent == -0.5 ? w.inverse_root(x)
-           : *exponent == -1   ? w.inverse(x)
-           : *exponent == -2   ? w.inverse(square())
-                               : w.b.apply(MachineOp::kPow, x, w.literal(*exponent, x));
+           : *exponent == 3    ? args.mul(square(), x)
+           : *exponent == 0.5  ? args.root(x)
+           : *exponent == -0.5 ? args.inverse_root(x)
+           : *exponent == -1   ? args.inverse(x)
+           : *exponent == -2   ? args.inverse(square())
+                               : args.b.apply(MachineOp::kPow, x, args.literal(*exponent, x));
   };
-  if (c10::isIntegralType(dtype, /*includeBool=*/false) && w[1].constant.isInt() && *exponent >= 0 && *exponent <= 3) {
-    return power(w.as(0, dtype));
+  if (c10::isIntegralType(dtype, /*includeBool=*/false) && args[1].constant.isInt() && *exponent >= 0 && *exponent <= 3) {
+    return power(args.as(0, dtype));
   }
   if (c10::isReducedFloatingType(dtype) && (*exponent == 3 || *exponent == -2)) {
-    w.b.set_may_round();  // LibTorch rounds the square on some CPUs
+    args.b.set_may_round();  // LibTorch rounds the square on some CPUs
   }
-  return w.function(power);
+  return args.function(power);
 }
 
 // pow of a tensor, or of a number, by a tensor
-Result write_pow_by_tensor(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
+Result write_pow_by_tensor(RuleArguments& args) {
+  const Type dtype = args.promoted_floating({0, 1});
   if (!dtype) {
     return std::nullopt;
   }
-  return w.done(w.b.apply(MachineOp::kPow, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype);
+  return args.done(args.b.apply(MachineOp::kPow, args.rounded(0, *dtype), args.rounded(1, *dtype)), *dtype);
 }
 
 // float_power(self, exponent): in float64
-Result write_float_power(Writing& w) {
-  if (!w.is_tensor(0)) {
+Result write_float_power(RuleArguments& args) {
+  if (!args.is_tensor(0)) {
     return std::nullopt;
   }
-  ElementArgument base = w[0];
-  base.value = w.as(0, at::kDouble);
-  const ElementArgument arguments[] = {base, w[1]};
-  Writing power(w.b, arguments);
-  return w.is_tensor(1) ? w.b.apply(MachineOp::kPow, base.value, w.as(1, at::kDouble)) : write_pow(power);
+  ElementArgument base = args[0];
+  base.value = args.as(0, at::kDouble);
+  const ElementArgument arguments[] = {base, args[1]};
+  RuleArguments power(args.b, arguments);
+  return args.is_tensor(1) ? args.b.apply(MachineOp::kPow, base.value, args.as(1, at::kDouble)) : write_pow(power);
 }
 
-Result write_square(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_square(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   if (dtype == at::kBool) {
     return std::nullopt;
   }
-  const Element x = w.as(0, dtype);
-  return w.done(w.mul(x, x), dtype);
+  const Element x = args.as(0, dtype);
+  return args.done(args.mul(x, x), dtype);
 }
 
 }  // namespace

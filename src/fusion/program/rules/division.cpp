@@ -6,165 +6,166 @@
 namespace sconce {
 namespace {
 
-Element size_of(Writing& w, Element x) { return w.b.apply(MachineOp::kAbs, x); }
+Element size_of(RuleArguments& args, Element x) { return args.b.apply(MachineOp::kAbs, x); }
 
-Element infinity(Writing& w, Element like) { return w.literal(std::numeric_limits<double>::infinity(), like); }
+Element infinity(RuleArguments& args, Element like) { return args.literal(std::numeric_limits<double>::infinity(), like); }
 
-Element copysign(Writing& w, Element size, Element sign) { return w.b.apply(MachineOp::kCopysign, size, sign); }
+Element copysign(RuleArguments& args, Element size, Element sign) { return args.b.apply(MachineOp::kCopysign, size, sign); }
 
 // Returns whether a remainder `rest` of a division by `divisor` has the other sign.
-Element has_other_sign(Writing& w, Element rest, Element divisor) {
-  const Element zero = w.literal(0, rest);
-  const Element differs = w.b.apply(MachineOp::kXor, w.less(divisor, zero), w.less(rest, zero));
-  return w.b.apply(MachineOp::kAnd, w.different(rest, zero), differs);
+Element has_other_sign(RuleArguments& args, Element rest, Element divisor) {
+  const Element zero = args.literal(0, rest);
+  const Element differs = args.b.apply(MachineOp::kXor, args.less(divisor, zero), args.less(rest, zero));
+  return args.b.apply(MachineOp::kAnd, args.different(rest, zero), differs);
 }
 
 // Returns the quotient rounded down as Python computes it, from the exact remainder.
-Element floor_of_quotient(Writing& w, Element a, Element c) {
-  const Element zero = w.literal(0, a);
-  const Element one = w.literal(1, a);
-  const Element quotient = w.div(a, c);
-  const Element rest = w.b.apply(MachineOp::kFmod, a, c);
-  const Element whole = w.div(w.sub(a, rest), c);
-  const Element below = w.select(has_other_sign(w, rest, c), w.sub(whole, one), whole);
-  const Element floor = w.b.apply(MachineOp::kFloor, below);
-  const Element is_above = w.less(w.literal(0.5, a), w.sub(below, floor));
-  const Element nearest = w.select(is_above, w.add(floor, one), floor);
-  const Element result = w.select(w.different(below, zero), nearest, copysign(w, zero, quotient));
-  const Element overflows = w.b.apply(MachineOp::kAnd, w.equal(size_of(w, quotient), infinity(w, quotient)),
-                                      w.less(size_of(w, a), infinity(w, a)));
-  return w.select(w.b.apply(MachineOp::kOr, w.equal(c, zero), overflows), quotient, result);
+Element floor_of_quotient(RuleArguments& args, Element a, Element c) {
+  const Element zero = args.literal(0, a);
+  const Element one = args.literal(1, a);
+  const Element quotient = args.div(a, c);
+  const Element rest = args.b.apply(MachineOp::kFmod, a, c);
+  const Element whole = args.div(args.sub(a, rest), c);
+  const Element below = args.select(has_other_sign(args, rest, c), args.sub(whole, one), whole);
+  const Element floor = args.b.apply(MachineOp::kFloor, below);
+  const Element is_above = args.less(args.literal(0.5, a), args.sub(below, floor));
+  const Element nearest = args.select(is_above, args.add(floor, one), floor);
+  const Element result = args.select(args.different(below, zero), nearest, copysign(args, zero, quotient));
+  const Element overflows = args.b.apply(MachineOp::kAnd, args.equal(size_of(args, quotient), infinity(args, quotient)),
+                                         args.less(size_of(args, a), infinity(args, a)));
+  return args.select(args.b.apply(MachineOp::kOr, args.equal(c, zero), overflows), quotient, result);
 }
 
 // Returns whether integers of the dtype are divided by a constant for which no quotient raises or overflows.
-bool divides_integers(const Writing& w, c10::ScalarType dtype) {
-  const double divisor = w.number(1).value_or(0);
+bool divides_integers(const RuleArguments& args, c10::ScalarType dtype) {
+  const double divisor = args.number(1).value_or(0);
   const double largest = dtype == at::kByte ? UINT8_MAX : dtype == at::kInt ? INT32_MAX : 0x1p53;
-  return c10::isIntegralType(dtype, /*includeBool=*/false) && w.is_tensor(0) && w.is_number(1) && divisor != 0 &&
+  return c10::isIntegralType(dtype, /*includeBool=*/false) && args.is_tensor(0) && args.is_number(1) && divisor != 0 &&
          divisor != -1 && std::abs(divisor) <= largest && (dtype != at::kByte || divisor > 0);
 }
 
 // Returns the quotient of integers, rounded down.
-Element floor_of_integers(Writing& w, Element a, Element c) {
-  const Element quotient = w.div(a, c);
+Element floor_of_integers(RuleArguments& args, Element a, Element c) {
+  const Element quotient = args.div(a, c);
   if (a.type == at::kByte) {
     return quotient;
   }
-  const Element rest = w.b.apply(MachineOp::kRemainder, a, c);
-  return w.select(has_other_sign(w, rest, c), w.sub(quotient, w.literal(1, a)), quotient);
+  const Element rest = args.b.apply(MachineOp::kRemainder, a, c);
+  return args.select(has_other_sign(args, rest, c), args.sub(quotient, args.literal(1, a)), quotient);
 }
 
 // div(self, other) and div(self, other, rounding_mode)
-Result write_div(Writing& w) {
-  const bool is_rounded = w.size() == 3 && !w.is_none(2);
-  const Type dtype = is_rounded ? w.promoted({0, 1}) : w.promoted_to_floating({0, 1});
-  const auto mode = is_rounded ? w.word(2, {"trunc", "floor"}) : std::nullopt;
+Result write_div(RuleArguments& args) {
+  const bool is_rounded = args.size() == 3 && !args.is_none(2);
+  const Type dtype = is_rounded ? args.promoted({0, 1}) : args.promoted_to_floating({0, 1});
+  const auto mode = is_rounded ? args.word(2, {"trunc", "floor"}) : std::nullopt;
   if (!dtype || (is_rounded && !mode)) {
     return std::nullopt;
   }
   const bool is_floor = mode == 1;
   if (!c10::isFloatingType(*dtype)) {
-    if (!divides_integers(w, *dtype)) {
+    if (!divides_integers(args, *dtype)) {
       return std::nullopt;
     }
-    const Element a = w.as(0, *dtype);
-    const Element c = w.as(1, *dtype);
-    return is_floor ? floor_of_integers(w, a, c) : w.div(a, c);
+    const Element a = args.as(0, *dtype);
+    const Element c = args.as(1, *dtype);
+    return is_floor ? floor_of_integers(args, a, c) : args.div(a, c);
   }
   // Only a divisor without dimensions keeps its precision.
-  const Element a = w.rounded(0, *dtype);
-  const Element c = w.as(1, *dtype);
+  const Element a = args.rounded(0, *dtype);
+  const Element c = args.as(1, *dtype);
   if (!is_rounded) {
-    return w.done(w.div(a, c), *dtype);
+    return args.done(args.div(a, c), *dtype);
   }
   if (c10::isReducedFloatingType(*dtype)) {
     return std::nullopt;
   }
-  w.b.set_may_round();  // LibTorch's quotients in vectors have NaN where they overflow
-  return is_floor ? floor_of_quotient(w, a, c) : w.b.apply(MachineOp::kTrunc, w.div(a, c));
+  args.b.set_may_round();  // LibTorch's quotients in vectors have NaN where they overflow
+  return is_floor ? floor_of_quotient(args, a, c) : args.b.apply(MachineOp::kTrunc, args.div(a, c));
 }
 
-Result write_floor_divide(Writing& w) {
-  const Type dtype = w.promoted({0, 1});
-  if (dtype && divides_integers(w, *dtype)) {
-    return floor_of_integers(w, w.as(0, *dtype), w.as(1, *dtype));
+Result write_floor_divide(RuleArguments& args) {
+  const Type dtype = args.promoted({0, 1});
+  if (dtype && divides_integers(args, *dtype)) {
+    return floor_of_integers(args, args.as(0, *dtype), args.as(1, *dtype));
   }
   return dtype && c10::isFloatingType(*dtype) && !c10::isReducedFloatingType(*dtype)
-             ? Result(floor_of_quotient(w, w.as(0, *dtype), w.as(1, *dtype)))
+             ? Result(floor_of_quotient(args, args.as(0, *dtype), args.as(1, *dtype)))
              : std::nullopt;
 }
 
 // The remainder with the sign of the dividend.
-Result write_fmod(Writing& w) {
-  const Type dtype = w.promoted({0, 1});
-  if (dtype && divides_integers(w, *dtype)) {
-    return w.b.apply(MachineOp::kRemainder, w.as(0, *dtype), w.as(1, *dtype));
+Result write_fmod(RuleArguments& args) {
+  const Type dtype = args.promoted({0, 1});
+  if (dtype && divides_integers(args, *dtype)) {
+    return args.b.apply(MachineOp::kRemainder, args.as(0, *dtype), args.as(1, *dtype));
   }
   return dtype && c10::isFloatingType(*dtype)
-             ? Result(w.done(w.b.apply(MachineOp::kFmod, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype))
+             ? Result(args.done(args.b.apply(MachineOp::kFmod, args.rounded(0, *dtype), args.rounded(1, *dtype)), *dtype))
              : std::nullopt;
 }
 
 // The remainder with the sign of the divisor.
-Result write_remainder(Writing& w) {
-  const Type dtype = w.promoted({0, 1});
-  if (!dtype || (!c10::isFloatingType(*dtype) && !divides_integers(w, *dtype))) {
+Result write_remainder(RuleArguments& args) {
+  const Type dtype = args.promoted({0, 1});
+  if (!dtype || (!c10::isFloatingType(*dtype) && !divides_integers(args, *dtype))) {
     return std::nullopt;
   }
   if (!c10::isFloatingType(*dtype)) {
-    const Element c = w.as(1, *dtype);
-    const Element rest_of_integers = w.b.apply(MachineOp::kRemainder, w.as(0, *dtype), c);
+    const Element c = args.as(1, *dtype);
+    const Element rest_of_integers = args.b.apply(MachineOp::kRemainder, args.as(0, *dtype), c);
     return *dtype == at::kByte
                ? rest_of_integers
-               : w.select(has_other_sign(w, rest_of_integers, c), w.add(rest_of_integers, c), rest_of_integers);
+               : args.select(has_other_sign(args, rest_of_integers, c), args.add(rest_of_integers, c), rest_of_integers);
   }
-  const Element divisor = w.rounded(1, *dtype);
-  const Element rest = w.b.apply(MachineOp::kFmod, w.rounded(0, *dtype), divisor);
-  return w.done(w.select(has_other_sign(w, rest, divisor), w.add(rest, divisor), rest), *dtype);
+  const Element divisor = args.rounded(1, *dtype);
+  const Element rest = args.b.apply(MachineOp::kFmod, args.rounded(0, *dtype), divisor);
+  return args.done(args.select(has_other_sign(args, rest, divisor), args.add(rest, divisor), rest), *dtype);
 }
 
-Result write_copysign(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
-  return dtype ? Result(w.done(copysign(w, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype)) : std::nullopt;
+Result write_copysign(RuleArguments& args) {
+  const Type dtype = args.promoted_floating({0, 1});
+  return dtype ? Result(args.done(copysign(args, args.rounded(0, *dtype), args.rounded(1, *dtype)), *dtype)) : std::nullopt;
 }
 
-Result write_signbit(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_signbit(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   if (dtype == at::kBool || dtype == at::kByte) {
     return std::nullopt;
   }
-  const Element x = w.as(0, dtype);
-  return c10::isFloatingType(dtype) ? w.less(copysign(w, w.literal(1, x), x), w.literal(0, x)) : w.less(x, w.literal(0, x));
+  const Element x = args.as(0, dtype);
+  return c10::isFloatingType(dtype) ? args.less(copysign(args, args.literal(1, x), x), args.literal(0, x))
+                                    : args.less(x, args.literal(0, x));
 }
 
 // Whether an infinity of this sign.
 template <bool kIsPositive>
-Result write_one_infinity(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_one_infinity(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   if (!c10::isFloatingType(dtype)) {
-    return w.b.integer(0, at::kBool);
+    return args.b.integer(0, at::kBool);
   }
-  const Element x = w.as(0, dtype);
-  return w.equal(x, w.literal(std::numeric_limits<double>::infinity() * (kIsPositive ? 1 : -1), x));
+  const Element x = args.as(0, dtype);
+  return args.equal(x, args.literal(std::numeric_limits<double>::infinity() * (kIsPositive ? 1 : -1), x));
 }
 
-Result write_isnan(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_isnan(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   if (!c10::isFloatingType(dtype)) {
-    return w.b.integer(0, at::kBool);
+    return args.b.integer(0, at::kBool);
   }
-  const Element x = w.as(0, dtype);
-  return w.different(x, x);
+  const Element x = args.as(0, dtype);
+  return args.different(x, x);
 }
 
 template <bool kIsInfinite>
-Result write_infinite(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_infinite(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   if (!c10::isFloatingType(dtype)) {
-    return w.b.integer(kIsInfinite ? 0 : 1, at::kBool);
+    return args.b.integer(kIsInfinite ? 0 : 1, at::kBool);
   }
-  const Element x = w.as(0, dtype);
-  return kIsInfinite ? w.equal(size_of(w, x), infinity(w, x)) : w.less(size_of(w, x), infinity(w, x));
+  const Element x = args.as(0, dtype);
+  return kIsInfinite ? args.equal(size_of(args, x), infinity(args, x)) : args.less(size_of(args, x), infinity(args, x));
 }
 
 }  // namespace

@@ -7,33 +7,34 @@ namespace sconce {
 namespace {
 
 template <MachineOp kOp>
-Result write_unary(Writing& w) {
-  return w.real_function([&](Element x) { return w.b.apply(kOp, x); });
+Result write_unary(RuleArguments& args) {
+  return args.real_function([&](Element x) { return args.b.apply(kOp, x); });
 }
 
 // Functions that round to integers return integers as they are.
 template <MachineOp kOp>
-Result write_rounding(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
-  return c10::isIntegralType(dtype, /*includeBool=*/false) ? Result(w.as(0, dtype))
-                                                           : w.function([&](Element x) { return w.b.apply(kOp, x); });
+Result write_rounding(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
+  return c10::isIntegralType(dtype, /*includeBool=*/false) ? Result(args.as(0, dtype))
+                                                           : args.function([&](Element x) { return args.b.apply(kOp, x); });
 }
 
 // Of integers, too.
 template <MachineOp kOp>
-Result write_real_unary(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_real_unary(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   if (dtype == at::kBool || dtype == at::kByte) {
     return std::nullopt;
   }
-  return w.done(w.b.apply(kOp, w.as(0, dtype)), dtype);
+  return args.done(args.b.apply(kOp, args.as(0, dtype)), dtype);
 }
 
 // Of two floating operands.
 template <MachineOp kOp>
-Result write_binary(Writing& w) {
-  const Type dtype = w.promoted_to_floating({0, 1});
-  return dtype ? Result(w.done(w.b.apply(kOp, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype)) : std::nullopt;
+Result write_binary(RuleArguments& args) {
+  const Type dtype = args.promoted_to_floating({0, 1});
+  return dtype ? Result(args.done(args.b.apply(kOp, args.rounded(0, *dtype), args.rounded(1, *dtype)), *dtype))
+               : std::nullopt;
 }
 
 // Returns whether kernels convert to the dtype. LibTorch's integers for floating numbers out of range depend on the place.
@@ -42,110 +43,114 @@ bool is_convertible(c10::ScalarType from, c10::ScalarType to) {
   return is_kernel_type(from) && is_kernel_type(to) && !rounds;
 }
 
-bool keeps_strides(const Writing& w, size_t format) {
-  return w.is_none(format) || w.number(format) == static_cast<double>(c10::MemoryFormat::Preserve);
+bool keeps_strides(const RuleArguments& args, size_t format) {
+  return args.is_none(format) || args.number(format) == static_cast<double>(c10::MemoryFormat::Preserve);
 }
 
-Result write_clone(Writing& w) {
-  return w.is_tensor(0) && is_kernel_type(w.type(0)) && keeps_strides(w, 1) ? Result(w[0].value) : std::nullopt;
+Result write_clone(RuleArguments& args) {
+  return args.is_tensor(0) && is_kernel_type(args.type(0)) && keeps_strides(args, 1) ? Result(args[0].value) : std::nullopt;
 }
 
 // to(self, dtype, non_blocking, copy, memory_format)
-Result write_cast(Writing& w) {
-  if (!w.is_tensor(0) || !w[1].constant.isInt() || !keeps_strides(w, 4)) {
+Result write_cast(RuleArguments& args) {
+  if (!args.is_tensor(0) || !args[1].constant.isInt() || !keeps_strides(args, 4)) {
     return std::nullopt;
   }
-  const auto dtype = static_cast<c10::ScalarType>(w[1].constant.toInt());
-  return dtype != w.type(0) && is_convertible(w.type(0), dtype) ? Result(w.b.convert(w[0].value, dtype)) : std::nullopt;
+  const auto dtype = static_cast<c10::ScalarType>(args[1].constant.toInt());
+  return dtype != args.type(0) && is_convertible(args.type(0), dtype) ? Result(args.b.convert(args[0].value, dtype))
+                                                                      : std::nullopt;
 }
 
 // copy_(self, src, non_blocking)
-Result write_copy_in_place(Writing& w) {
-  return w.is_tensor(1) && is_convertible(w.type(1), w.type(0)) ? Result(w.b.convert(w[1].value, w.type(0))) : std::nullopt;
+Result write_copy_in_place(RuleArguments& args) {
+  return args.is_tensor(1) && is_convertible(args.type(1), args.type(0))
+             ? Result(args.b.convert(args[1].value, args.type(0)))
+             : std::nullopt;
 }
 
 // _to_copy(self, dtype, layout, device, pin_memory, non_blocking, memory_format)
-Result write_to_copy(Writing& w) {
-  const bool stays = w.is_none(2) && w.is_none(3) && w.is_none(4);
-  if (!w.is_tensor(0) || !stays || !keeps_strides(w, 6) || !(w.is_none(1) || w[1].constant.isInt())) {
+Result write_to_copy(RuleArguments& args) {
+  const bool stays = args.is_none(2) && args.is_none(3) && args.is_none(4);
+  if (!args.is_tensor(0) || !stays || !keeps_strides(args, 6) || !(args.is_none(1) || args[1].constant.isInt())) {
     return std::nullopt;
   }
-  const auto dtype = w.is_none(1) ? w.type(0) : static_cast<c10::ScalarType>(w[1].constant.toInt());
-  return is_convertible(w.type(0), dtype) ? Result(w.b.convert(w[0].value, dtype)) : std::nullopt;
+  const auto dtype = args.is_none(1) ? args.type(0) : static_cast<c10::ScalarType>(args[1].constant.toInt());
+  return is_convertible(args.type(0), dtype) ? Result(args.b.convert(args[0].value, dtype)) : std::nullopt;
 }
 
 // angle(self): of a number, 0 or pi
-Result write_angle(Writing& w) {
-  return w.real_function([&](Element x) {
-    const Element angle = w.select(w.less(x, w.literal(0, x)), w.literal(std::numbers::pi, x), w.literal(0, x));
-    return w.select(w.different(x, x), x, angle);
+Result write_angle(RuleArguments& args) {
+  return args.real_function([&](Element x) {
+    const Element angle =
+        args.select(args.less(x, args.literal(0, x)), args.literal(std::numbers::pi, x), args.literal(0, x));
+    return args.select(args.different(x, x), x, angle);
   });
 }
 
-Result write_hypot(Writing& w) {
-  const Type dtype = w.promoted_floating({0, 1});
-  return dtype ? Result(w.done(w.b.apply(MachineOp::kHypot, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype))
+Result write_hypot(RuleArguments& args) {
+  const Type dtype = args.promoted_floating({0, 1});
+  return dtype ? Result(args.done(args.b.apply(MachineOp::kHypot, args.rounded(0, *dtype), args.rounded(1, *dtype)), *dtype))
                : std::nullopt;
 }
 
-Result write_sign(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_sign(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   if (dtype == at::kBool) {
-    return w[0].value;
+    return args[0].value;
   }
-  const Element x = w.as(0, dtype);
-  const Element zero = w.literal(0, x);
-  const Element one = w.literal(1, x);
-  const auto as_number = [&](Element condition) { return w.select(condition, one, zero); };
-  return w.done(w.sub(as_number(w.less(zero, x)), as_number(w.less(x, zero))), dtype);
+  const Element x = args.as(0, dtype);
+  const Element zero = args.literal(0, x);
+  const Element one = args.literal(1, x);
+  const auto as_number = [&](Element condition) { return args.select(condition, one, zero); };
+  return args.done(args.sub(as_number(args.less(zero, x)), as_number(args.less(x, zero))), dtype);
 }
 
-Result write_frac(Writing& w) {
-  return w.function([&](Element x) { return w.sub(x, w.b.apply(MachineOp::kTrunc, x)); });
+Result write_frac(RuleArguments& args) {
+  return args.function([&](Element x) { return args.sub(x, args.b.apply(MachineOp::kTrunc, x)); });
 }
 
-Result write_reciprocal(Writing& w) {
-  return w.real_function([&](Element x) { return w.inverse(x); });
+Result write_reciprocal(RuleArguments& args) {
+  return args.real_function([&](Element x) { return args.inverse(x); });
 }
 
-Result write_sqrt(Writing& w) {
-  return w.real_function([&](Element x) { return w.root(x); });
+Result write_sqrt(RuleArguments& args) {
+  return args.real_function([&](Element x) { return args.root(x); });
 }
 
-Result write_rsqrt(Writing& w) {
-  return w.real_function([&](Element x) { return w.inverse_root(x); });
+Result write_rsqrt(RuleArguments& args) {
+  return args.real_function([&](Element x) { return args.inverse_root(x); });
 }
 
 // logit(self, eps): log(x / (1 - x)), of x within [eps, 1 - eps] if eps is given
-Result write_logit(Writing& w) {
-  return w.real_function([&](Element x) {
-    if (w.is_number(1)) {
-      const Element low = w.number_as(w[1].constant, x.type);
-      const Element high = w.sub(w.literal(1, x), low);
-      x = w.select(w.less(x, low), low, w.select(w.less(high, x), high, x));
+Result write_logit(RuleArguments& args) {
+  return args.real_function([&](Element x) {
+    if (args.is_number(1)) {
+      const Element low = args.number_as(args[1].constant, x.type);
+      const Element high = args.sub(args.literal(1, x), low);
+      x = args.select(args.less(x, low), low, args.select(args.less(high, x), high, x));
     }
-    return w.b.apply(MachineOp::kLog, w.div(x, w.sub(w.literal(1, x), x)));
+    return args.b.apply(MachineOp::kLog, args.div(x, args.sub(args.literal(1, x), x)));
   });
 }
 
 // xlogy(self, other), special_xlog1py(self, other): self times the logarithm, 0 where self is 0, whatever other is but NaN
 template <MachineOp kLogarithm>
-Result write_times_logarithm(Writing& w) {
-  const Type dtype = w.promoted_to_floating({0, 1});
+Result write_times_logarithm(RuleArguments& args) {
+  const Type dtype = args.promoted_to_floating({0, 1});
   if (!dtype) {
     return std::nullopt;
   }
-  const Element x = w.rounded(0, *dtype);
-  const Element y = w.rounded(1, *dtype);
-  const Element zero = w.literal(0, x);
-  const Element product = w.select(w.equal(x, zero), zero, w.mul(x, w.b.apply(kLogarithm, y)));
-  return w.done(w.select(w.different(y, y), y, product), *dtype);
+  const Element x = args.rounded(0, *dtype);
+  const Element y = args.rounded(1, *dtype);
+  const Element zero = args.literal(0, x);
+  const Element product = args.select(args.equal(x, zero), zero, args.mul(x, args.b.apply(kLogarithm, y)));
+  return args.done(args.select(args.different(y, y), y, product), *dtype);
 }
 
 template <bool kToDegrees>
-Result write_degrees(Writing& w) {
+Result write_degrees(RuleArguments& args) {
   constexpr double kDegrees = 180 * std::numbers::inv_pi;
-  return w.function([&](Element x) { return w.times(x, kToDegrees ? kDegrees : std::numbers::pi / 180); });
+  return args.function([&](Element x) { return args.times(x, kToDegrees ? kDegrees : std::numbers::pi / 180); });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The table of rules: what the operators compute for one element.
 #pragma once
 
-#include "fusion/program/writing.h"
+#include "fusion/program/rule_arguments.h"
 
 #include <ATen/core/operator_name.h>
 
@@ -13,9 +13,9 @@ namespace sconce {
 
 // A rule returns nothing for arguments that it does not accept: those that it does not compute as LibTorch does, and all
 // that LibTorch may reject, such as unknown words and numbers out of range. The operator itself then runs, and raises with
-// its own words. What numbers fit the dtypes is asked before (Writing::accepts_numbers), also in each run for those that it
-// gives.
-using WriteRule = std::function<Result(Writing&)>;
+// its own words. What numbers fit the dtypes is asked before (RuleArguments::accepts_numbers), also in each run for those
+// that it gives.
+using WriteRule = std::function<Result(RuleArguments&)>;
 using RuleTable = std::unordered_map<c10::OperatorName, WriteRule>;
 
 // Adds the rule for overloads of an operator; "" is the unnamed one.

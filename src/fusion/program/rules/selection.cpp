@@ -5,86 +5,87 @@ namespace sconce {
 namespace {
 
 template <MachineOp kOp>
-Result write_comparison(Writing& w) {
-  const Type dtype = w.promoted({0, 1});
+Result write_comparison(RuleArguments& args) {
+  const Type dtype = args.promoted({0, 1});
   if (!dtype) {
     return std::nullopt;
   }
-  return w.b.apply(kOp, w.rounded(0, *dtype), w.rounded(1, *dtype));
+  return args.b.apply(kOp, args.rounded(0, *dtype), args.rounded(1, *dtype));
 }
 
 template <MachineOp kOp>
-Result write_logical(Writing& w) {
+Result write_logical(RuleArguments& args) {
   for (size_t i = 0; i < operand_count(kOp); ++i) {
-    if (!w.is_tensor(i)) {
+    if (!args.is_tensor(i)) {
       return std::nullopt;
     }
   }
-  const auto truth = [&](size_t i) { return w.b.convert(w[i].value, at::kBool); };
-  return operand_count(kOp) == 1 ? w.b.apply(kOp, truth(0)) : w.b.apply(kOp, truth(0), truth(1));
+  const auto truth = [&](size_t i) { return args.b.convert(args[i].value, at::kBool); };
+  return operand_count(kOp) == 1 ? args.b.apply(kOp, truth(0)) : args.b.apply(kOp, truth(0), truth(1));
 }
 
 template <MachineOp kOp>
-Result write_bitwise(Writing& w) {
-  const Type dtype = operand_count(kOp) == 1 ? w.promoted({0}) : w.promoted({0, 1});
+Result write_bitwise(RuleArguments& args) {
+  const Type dtype = operand_count(kOp) == 1 ? args.promoted({0}) : args.promoted({0, 1});
   if (!dtype || c10::isFloatingType(*dtype)) {
     return std::nullopt;
   }
-  return operand_count(kOp) == 1 ? w.b.apply(kOp, w.as(0, *dtype)) : w.b.apply(kOp, w.as(0, *dtype), w.as(1, *dtype));
+  return operand_count(kOp) == 1 ? args.b.apply(kOp, args.as(0, *dtype))
+                                 : args.b.apply(kOp, args.as(0, *dtype), args.as(1, *dtype));
 }
 
 // Returns whether the argument is a value of an integer dtype, or of bool.
-bool is_value_of(const Writing& w, size_t i, c10::ScalarType dtype) {
-  if (!w.is_number(i)) {
-    return w.type(i) == dtype;
+bool is_value_of(const RuleArguments& args, size_t i, c10::ScalarType dtype) {
+  if (!args.is_number(i)) {
+    return args.type(i) == dtype;
   }
-  const double number = *w.number(i);
+  const double number = *args.number(i);
   const auto is_within = [&](double low, double high) { return number >= low && number <= high; };
-  return w.type(i) != at::kDouble && (dtype == at::kInt    ? is_within(INT32_MIN, INT32_MAX)
-                                      : dtype == at::kByte ? is_within(0, UINT8_MAX)
-                                      : dtype == at::kBool ? is_within(0, 1)
-                                                           : true);
+  return args.type(i) != at::kDouble && (dtype == at::kInt    ? is_within(INT32_MIN, INT32_MAX)
+                                         : dtype == at::kByte ? is_within(0, UINT8_MAX)
+                                         : dtype == at::kBool ? is_within(0, 1)
+                                                              : true);
 }
 
-Result write_where(Writing& w) {
-  const Type dtype = w.promoted({1, 2});
-  if (!dtype || !w.is_tensor(0) || w.type(0) != at::kBool) {
+Result write_where(RuleArguments& args) {
+  const Type dtype = args.promoted({1, 2});
+  if (!dtype || !args.is_tensor(0) || args.type(0) != at::kBool) {
     return std::nullopt;
   }
   for (const size_t i : {1, 2}) {
     // LibTorch raises where the number does not fit.
-    if (!w.is_tensor(i) && !c10::isFloatingType(*dtype) && !is_value_of(w, i, *dtype)) {
+    if (!args.is_tensor(i) && !c10::isFloatingType(*dtype) && !is_value_of(args, i, *dtype)) {
       return std::nullopt;
     }
   }
-  return w.done(w.select(w[0].value, w.as(1, *dtype), w.as(2, *dtype)), *dtype);
+  return args.done(args.select(args[0].value, args.as(1, *dtype), args.as(2, *dtype)), *dtype);
 }
 
 // masked_fill(self, mask, value): in the dtype of self.
-Result write_masked_fill(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
-  if (!w.is_tensor(1) || w.type(1) != at::kBool || !w.is_value(2) || (w.is_tensor(2) && !w[2].is_zero_dim) ||
-      (!c10::isFloatingType(dtype) && !is_value_of(w, 2, dtype))) {
+Result write_masked_fill(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
+  if (!args.is_tensor(1) || args.type(1) != at::kBool || !args.is_value(2) || (args.is_tensor(2) && !args[2].is_zero_dim) ||
+      (!c10::isFloatingType(dtype) && !is_value_of(args, 2, dtype))) {
     return std::nullopt;
   }
-  return w.done(w.select(w[1].value, w.as(2, dtype), w.as(0, dtype)), dtype);
+  return args.done(args.select(args[1].value, args.as(2, dtype), args.as(0, dtype)), dtype);
 }
 
 // fill_(self, value): the value in the dtype of self.
-Result write_fill(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
-  return w.is_value(1) && !w.is_tensor(1) && (c10::isFloatingType(dtype) || is_value_of(w, 1, dtype))
-             ? Result(w.done(w.as(1, dtype), dtype))
+Result write_fill(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
+  return args.is_value(1) && !args.is_tensor(1) && (c10::isFloatingType(dtype) || is_value_of(args, 1, dtype))
+             ? Result(args.done(args.as(1, dtype), dtype))
              : std::nullopt;
 }
 
 // threshold(self, threshold, value)
-Result write_threshold(Writing& w) {
-  return w.is_number(1) && w.is_number(2) ? w.function([&](Element x) {
-    const Element is_low = w.b.apply(MachineOp::kLessEqual, x, w.as(1, w.type(0)));
-    return w.select(is_low, w.as(2, w.type(0)), x);
+Result write_threshold(RuleArguments& args) {
+  return args.is_number(1) && args.is_number(2) ? args.function([&](Element x) {
+    const Element is_low = args.b.apply(MachineOp::kLessEqual, x, args.as(1, args.type(0)));
+    return args.select(is_low, args.as(2, args.type(0)), x);
   })
-                                          : std::nullopt;
+                                                : std::nullopt;
 }
 
 // ---- bounds ---------------------------------------------------------------------------------------------------------
@@ -92,12 +93,12 @@ Result write_threshold(Writing& w) {
 constexpr size_t kNoBound = 0;
 
 // Bounds are numbers, or tensors of which the result takes the promoted dtype.
-Result write_bounded(Writing& w, size_t low, size_t high) {
-  Type dtype = w.promoted({0});
+Result write_bounded(RuleArguments& args, size_t low, size_t high) {
+  Type dtype = args.promoted({0});
   for (const size_t bound : {low, high}) {
-    if (bound != kNoBound && !w.is_none(bound)) {
-      const Type with_bound = w.promoted({0, bound});
-      dtype = with_bound && dtype && (!w.is_tensor(bound) || w.type(bound) == *dtype)
+    if (bound != kNoBound && !args.is_none(bound)) {
+      const Type with_bound = args.promoted({0, bound});
+      dtype = with_bound && dtype && (!args.is_tensor(bound) || args.type(bound) == *dtype)
                   ? Type(c10::promoteTypes(*dtype, *with_bound))
                   : std::nullopt;
     }
@@ -105,70 +106,71 @@ Result write_bounded(Writing& w, size_t low, size_t high) {
   if (!dtype || *dtype == at::kBool || (low == kNoBound && high == kNoBound)) {
     return std::nullopt;
   }
-  Element value = w.as(0, *dtype);
-  if (low != kNoBound && !w.is_none(low)) {
-    value = w.b.apply(MachineOp::kMax, w.rounded(low, *dtype), value);
+  Element value = args.as(0, *dtype);
+  if (low != kNoBound && !args.is_none(low)) {
+    value = args.b.apply(MachineOp::kMax, args.rounded(low, *dtype), value);
   }
-  if (high != kNoBound && !w.is_none(high)) {
-    value = w.b.apply(MachineOp::kMin, w.rounded(high, *dtype), value);
+  if (high != kNoBound && !args.is_none(high)) {
+    value = args.b.apply(MachineOp::kMin, args.rounded(high, *dtype), value);
   }
-  return w.done(value, *dtype);
+  return args.done(value, *dtype);
 }
 
 // clamp(self, min, max). A number that is the only bound has no effect if it is NaN. With two bounds the result is NaN then.
-Result write_clamp(Writing& w) {
-  const bool has_both = !w.is_none(1) && !w.is_none(2);
-  const size_t bound = w.is_none(1) ? 2 : 1;
-  if (has_both || w.is_none(bound) || w.is_tensor(bound)) {
-    return has_both || !w.is_none(bound) ? write_bounded(w, 1, 2) : std::nullopt;
+Result write_clamp(RuleArguments& args) {
+  const bool has_both = !args.is_none(1) && !args.is_none(2);
+  const size_t bound = args.is_none(1) ? 2 : 1;
+  if (has_both || args.is_none(bound) || args.is_tensor(bound)) {
+    return has_both || !args.is_none(bound) ? write_bounded(args, 1, 2) : std::nullopt;
   }
-  const Type dtype = w.promoted({0, bound});
+  const Type dtype = args.promoted({0, bound});
   if (!dtype || *dtype == at::kBool) {
     return std::nullopt;
   }
-  const Element x = w.as(0, *dtype);
-  const Element limit = w.rounded(bound, *dtype);
-  const Element is_outside = bound == 1 ? w.less(x, limit) : w.less(limit, x);
-  return w.done(w.select(is_outside, limit, x), *dtype);
+  const Element x = args.as(0, *dtype);
+  const Element limit = args.rounded(bound, *dtype);
+  const Element is_outside = bound == 1 ? args.less(x, limit) : args.less(limit, x);
+  return args.done(args.select(is_outside, limit, x), *dtype);
 }
-Result write_clamp_min(Writing& w) { return write_bounded(w, 1, kNoBound); }
-Result write_clamp_max(Writing& w) { return write_bounded(w, kNoBound, 1); }
+Result write_clamp_min(RuleArguments& args) { return write_bounded(args, 1, kNoBound); }
+Result write_clamp_max(RuleArguments& args) { return write_bounded(args, kNoBound, 1); }
 
 // hardtanh(self, min, max)
-Result write_hardtanh(Writing& w) {
-  return c10::isFloatingType(w.type(0)) && w.is_number(1) && w.is_number(2) ? write_bounded(w, 1, 2) : std::nullopt;
+Result write_hardtanh(RuleArguments& args) {
+  return c10::isFloatingType(args.type(0)) && args.is_number(1) && args.is_number(2) ? write_bounded(args, 1, 2)
+                                                                                     : std::nullopt;
 }
 
-Result write_relu6(Writing& w) {
-  const ElementArgument bounded[] = {w[0], {.constant = 0}, {.constant = 6}};
-  Writing bounds(w.b, bounded);
+Result write_relu6(RuleArguments& args) {
+  const ElementArgument bounded[] = {args[0], {.constant = 0}, {.constant = 6}};
+  RuleArguments bounds(args.b, bounded);
   return write_hardtanh(bounds);
 }
 
-Result write_relu(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_relu(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   if (dtype == at::kBool) {
     return std::nullopt;
   }
-  const Element x = w.as(0, dtype);
-  return w.done(w.b.apply(MachineOp::kMax, w.literal(0, x), x), dtype);
+  const Element x = args.as(0, dtype);
+  return args.done(args.b.apply(MachineOp::kMax, args.literal(0, x), x), dtype);
 }
 
 // nan_to_num(self, nan, posinf, neginf)
-Result write_nan_to_num(Writing& w) {
-  const c10::ScalarType dtype = w.type(0);
+Result write_nan_to_num(RuleArguments& args) {
+  const c10::ScalarType dtype = args.type(0);
   const double largest = dtype == at::kDouble  ? std::numeric_limits<double>::max()
                          : dtype == at::kFloat ? std::numeric_limits<float>::max()
                          : dtype == at::kHalf  ? static_cast<double>(std::numeric_limits<c10::Half>::max())
                                                : static_cast<double>(std::numeric_limits<c10::BFloat16>::max());
   const auto given = [&](size_t i, Element x, double otherwise) {
-    return w.is_none(i) ? w.literal(otherwise, x) : w.as(i, dtype);
+    return args.is_none(i) ? args.literal(otherwise, x) : args.as(i, dtype);
   };
-  return w.function([&](Element x) {
-    const Element infinity = w.literal(std::numeric_limits<double>::infinity(), x);
-    const Element low = w.select(w.equal(x, w.b.apply(MachineOp::kNeg, infinity)), given(3, x, -largest), x);
-    const Element high = w.select(w.equal(x, infinity), given(2, x, largest), low);
-    return w.select(w.different(x, x), given(1, x, 0), high);
+  return args.function([&](Element x) {
+    const Element infinity = args.literal(std::numeric_limits<double>::infinity(), x);
+    const Element low = args.select(args.equal(x, args.b.apply(MachineOp::kNeg, infinity)), given(3, x, -largest), x);
+    const Element high = args.select(args.equal(x, infinity), given(2, x, largest), low);
+    return args.select(args.different(x, x), given(1, x, 0), high);
   });
 }
 
@@ -192,7 +194,9 @@ void add_selection_rules(RuleTable& table) {
   add_rule(table, "where", write_where, {"self", "ScalarSelf", "ScalarOther", "Scalar"});
   add_rule(table, "masked_fill", write_masked_fill, {"Scalar", "Tensor"});
   add_rule(table, "fill_", write_fill, {"Scalar"});
-  add_rule(table, "zero_", [](Writing& w) { return Result(w.done(w.number_as(0, compute_type(w.type(0))), w.type(0))); });
+  add_rule(table, "zero_", [](RuleArguments& args) {
+    return Result(args.done(args.number_as(0, compute_type(args.type(0))), args.type(0)));
+  });
   add_rule(table, "threshold", write_threshold);
   add_rule(table, "clamp", write_clamp, {"", "Tensor"});
   add_rule(table, "clamp_min", write_clamp_min);

@@ -13,81 +13,83 @@ enum class Reduced : uint8_t { kComputed, kLeft };
 enum class Integers : uint8_t { kConverted, kRaise };
 
 void add_special(RuleTable& table, const std::string& name, const std::string& function, Reduced reduced) {
-  add_rule(table, name.c_str(), [function, reduced](Writing& w) -> Result {
-    if (reduced == Reduced::kLeft && c10::isReducedFloatingType(w.type(0))) {
+  add_rule(table, name.c_str(), [function, reduced](RuleArguments& args) -> Result {
+    if (reduced == Reduced::kLeft && c10::isReducedFloatingType(args.type(0))) {
       return std::nullopt;
     }
-    return w.real_function([&](Element x) { return w.b.call(function, x); });
+    return args.real_function([&](Element x) { return args.b.call(function, x); });
   });
 }
 
 // Of two operands, promoted to a floating dtype.
-Result write_special_of_two(Writing& w, const std::string& function, Reduced reduced, Integers integers) {
-  const Type dtype = integers == Integers::kRaise ? w.promoted_floating({0, 1}) : w.promoted_to_floating({0, 1});
+Result write_special_of_two(RuleArguments& args, const std::string& function, Reduced reduced, Integers integers) {
+  const Type dtype = integers == Integers::kRaise ? args.promoted_floating({0, 1}) : args.promoted_to_floating({0, 1});
   if (!dtype || (reduced == Reduced::kLeft && c10::isReducedFloatingType(*dtype))) {
     return std::nullopt;
   }
-  return w.done(w.b.call(function, w.rounded(0, *dtype), w.rounded(1, *dtype)), *dtype);
+  return args.done(args.b.call(function, args.rounded(0, *dtype), args.rounded(1, *dtype)), *dtype);
 }
 
 void add_special_of_two(RuleTable& table, const std::string& name, const std::string& function, Reduced reduced,
                         Integers integers, std::initializer_list<const char*> overloads = {""}) {
-  add_rule(table, name.c_str(), [=](Writing& w) { return write_special_of_two(w, function, reduced, integers); }, overloads);
+  add_rule(
+      table, name.c_str(), [=](RuleArguments& args) { return write_special_of_two(args, function, reduced, integers); },
+      overloads);
 }
 
 // polygamma(n, self)
-Result write_polygamma(Writing& w) {
-  if (!w.is_number(0) || *w.number(0) < 0) {
+Result write_polygamma(RuleArguments& args) {
+  if (!args.is_number(0) || *args.number(0) < 0) {
     return std::nullopt;
   }
-  return w.real_function(
+  return args.real_function(
       [&](Element x) {
-        return *w.number(0) == 0   ? w.b.call("digamma", x)
-               : *w.number(0) == 1 ? w.b.call("trigamma", x)
-                                   : w.b.call("polygamma", w.literal(*w.number(0), x), x);
+        return *args.number(0) == 0   ? args.b.call("digamma", x)
+               : *args.number(0) == 1 ? args.b.call("trigamma", x)
+                                      : args.b.call("polygamma", args.literal(*args.number(0), x), x);
       },
       /*argument=*/1);
 }
 
 // sinc(self): sin(pi * self) / (pi * self), and 1 at 0
-Result write_sinc(Writing& w) {
-  return w.real_function([&](Element x) {
-    const Element product = w.times(x, std::numbers::pi);
-    const Element quotient = w.div(w.b.apply(MachineOp::kSin, product), product);
-    return w.select(w.equal(x, w.literal(0, x)), w.literal(1, x), quotient);
+Result write_sinc(RuleArguments& args) {
+  return args.real_function([&](Element x) {
+    const Element product = args.times(x, std::numbers::pi);
+    const Element quotient = args.div(args.b.apply(MachineOp::kSin, product), product);
+    return args.select(args.equal(x, args.literal(0, x)), args.literal(1, x), quotient);
   });
 }
 
 // special_entr(self): -self * log(self), 0 at 0, and minus infinity below
-Result write_entr(Writing& w) {
-  return w.real_function([&](Element x) {
-    const Element zero = w.literal(0, x);
-    const Element inside = w.mul(w.b.apply(MachineOp::kNeg, x), w.b.apply(MachineOp::kLog, x));
-    const Element below = w.literal(-std::numeric_limits<double>::infinity(), x);
-    const Element of_number = w.select(w.less(zero, x), inside, w.select(w.equal(x, zero), zero, below));
-    return w.select(w.different(x, x), x, of_number);
+Result write_entr(RuleArguments& args) {
+  return args.real_function([&](Element x) {
+    const Element zero = args.literal(0, x);
+    const Element inside = args.mul(args.b.apply(MachineOp::kNeg, x), args.b.apply(MachineOp::kLog, x));
+    const Element below = args.literal(-std::numeric_limits<double>::infinity(), x);
+    const Element of_number = args.select(args.less(zero, x), inside, args.select(args.equal(x, zero), zero, below));
+    return args.select(args.different(x, x), x, of_number);
   });
 }
 
 // special_ndtr(self): (1 + erf(self * sqrt(1/2))) / 2. LibTorch composes it of operators, each of which rounds to the dtype.
-Result write_ndtr(Writing& w) {
-  const bool rounds = c10::isReducedFloatingType(w.type(0));
-  const auto rounded = [&](Element x) { return rounds ? w.b.convert(w.b.convert(x, w.type(0)), x.type) : x; };
-  return w.real_function([&](Element x) {
-    const Element erf = rounded(w.b.apply(MachineOp::kErf, rounded(w.times(x, std::numbers::sqrt2 / 2))));
-    return w.times(rounded(w.add(erf, w.literal(1, erf))), 0.5);
+Result write_ndtr(RuleArguments& args) {
+  const bool rounds = c10::isReducedFloatingType(args.type(0));
+  const auto rounded = [&](Element x) { return rounds ? args.b.convert(args.b.convert(x, args.type(0)), x.type) : x; };
+  return args.real_function([&](Element x) {
+    const Element erf = rounded(args.b.apply(MachineOp::kErf, rounded(args.times(x, std::numbers::sqrt2 / 2))));
+    return args.times(rounded(args.add(erf, args.literal(1, erf))), 0.5);
   });
 }
 
 // gcd, lcm: of integers
-Result write_divisor(Writing& w, const std::string& function) {
-  const Type dtype = w.promoted({0, 1});
+Result write_divisor(RuleArguments& args, const std::string& function) {
+  const Type dtype = args.promoted({0, 1});
   if (!dtype || !c10::isIntegralType(*dtype, /*includeBool=*/false)) {
     return std::nullopt;
   }
   const c10::ScalarType type = *dtype == at::kByte ? at::kInt : *dtype;
-  const auto operand = [&](size_t i) { return w.b.convert(w.as(i, *dtype), type); };
-  return w.done(w.b.call(function, operand(0), operand(1)), *dtype);
+  const auto operand = [&](size_t i) { return args.b.convert(args.as(i, *dtype), type); };
+  return args.done(args.b.call(function, operand(0), operand(1)), *dtype);
 }
 
 }  // namespace
@@ -120,7 +122,7 @@ void add_special_rules(RuleTable& table) {
   add_rule(table, "special_entr", write_entr);
   add_rule(table, "special_ndtr", write_ndtr);
   for (const char* name : {"gcd", "lcm"}) {
-    add_rule(table, name, [function = std::string(name)](Writing& w) { return write_divisor(w, function); });
+    add_rule(table, name, [function = std::string(name)](RuleArguments& args) { return write_divisor(args, function); });
   }
 }
 

@@ -1,4 +1,4 @@
-#include "fusion/program/writing.h"
+#include "fusion/program/rule_arguments.h"
 
 #include "ops/promoted_dtype.h"
 
@@ -14,24 +14,26 @@ using Kind = ElementArgument::Kind;
 
 }  // namespace
 
-bool Writing::is_none(size_t i) const { return arguments_[i].kind == Kind::kConstant && arguments_[i].constant.isNone(); }
+bool RuleArguments::is_none(size_t i) const {
+  return arguments_[i].kind == Kind::kConstant && arguments_[i].constant.isNone();
+}
 
-bool Writing::is_number(size_t i) const {
+bool RuleArguments::is_number(size_t i) const {
   const c10::IValue& constant = arguments_[i].constant;
   return arguments_[i].kind == Kind::kConstant && (constant.isDouble() || constant.isInt() || constant.isBool());
 }
 
-std::optional<double> Writing::number(size_t i) const {
+std::optional<double> RuleArguments::number(size_t i) const {
   return is_number(i) ? std::optional(arguments_[i].constant.toScalar().toDouble()) : std::nullopt;
 }
 
-std::optional<size_t> Writing::word(size_t i, std::initializer_list<std::string_view> words) const {
+std::optional<size_t> RuleArguments::word(size_t i, std::initializer_list<std::string_view> words) const {
   const c10::IValue& constant = arguments_[i].constant;
   const auto* found = constant.isString() ? std::find(words.begin(), words.end(), constant.toStringRef()) : words.end();
   return found == words.end() ? std::nullopt : std::optional(static_cast<size_t>(found - words.begin()));
 }
 
-c10::ScalarType Writing::type(size_t i) const {
+c10::ScalarType RuleArguments::type(size_t i) const {
   const ElementArgument& argument = arguments_[i];
   return argument.kind != Kind::kConstant ? argument.value.type
          : !is_number(i)                  ? c10::ScalarType::Undefined
@@ -40,7 +42,7 @@ c10::ScalarType Writing::type(size_t i) const {
                                           : at::kLong;
 }
 
-bool Writing::accepts_numbers() const {
+bool RuleArguments::accepts_numbers() const {
   bool accepts = true;
   const auto accept = [&](size_t i, c10::ScalarType dtype) {
     if (arguments_[i].kind == Kind::kConstant) {
@@ -67,7 +69,7 @@ bool Writing::accepts_numbers() const {
   return accepts;
 }
 
-Type Writing::promoted(std::initializer_list<size_t> positions) const {
+Type RuleArguments::promoted(std::initializer_list<size_t> positions) const {
   PromotedDtype promoted;
   for (const size_t i : positions) {
     if (!is_value(i)) {
@@ -84,30 +86,30 @@ Type Writing::promoted(std::initializer_list<size_t> positions) const {
 }
 
 // Returns the default dtype, on which the program then depends.
-Type Writing::default_dtype() const {
+Type RuleArguments::default_dtype() const {
   const c10::ScalarType dtype = c10::get_default_dtype_as_scalartype();
   b.takes_default_dtype() = true;
   return is_kernel_type(dtype) ? Type(dtype) : std::nullopt;
 }
 
-Type Writing::promoted_to_floating(std::initializer_list<size_t> positions) const {
+Type RuleArguments::promoted_to_floating(std::initializer_list<size_t> positions) const {
   const Type dtype = promoted(positions);
   return dtype && !c10::isFloatingType(*dtype) ? default_dtype() : dtype;
 }
 
-Type Writing::promoted_floating(std::initializer_list<size_t> positions) const {
+Type RuleArguments::promoted_floating(std::initializer_list<size_t> positions) const {
   const Type dtype = promoted(positions);
   return dtype && c10::isFloatingType(*dtype) ? dtype : std::nullopt;
 }
 
-Type Writing::one_floating(std::initializer_list<size_t> positions) const {
+Type RuleArguments::one_floating(std::initializer_list<size_t> positions) const {
   const c10::ScalarType dtype = type(*positions.begin());
   const bool is_of_all =
       std::all_of(positions.begin(), positions.end(), [&](size_t i) { return is_tensor(i) && type(i) == dtype; });
   return is_of_all && c10::isFloatingType(dtype) ? Type(dtype) : std::nullopt;
 }
 
-Element Writing::as(size_t i, c10::ScalarType dtype) {
+Element RuleArguments::as(size_t i, c10::ScalarType dtype) {
   const ElementArgument& argument = arguments_[i];
   if (argument.kind == Kind::kConstant) {
     return number_as(argument.constant, compute_type(dtype));
@@ -116,14 +118,14 @@ Element Writing::as(size_t i, c10::ScalarType dtype) {
   return b.convert(keeps_precision ? argument.value : b.convert(argument.value, dtype), compute_type(dtype));
 }
 
-Element Writing::rounded(size_t i, c10::ScalarType dtype) {
+Element RuleArguments::rounded(size_t i, c10::ScalarType dtype) {
   if (is_tensor(i) && type(i) == dtype) {
     return as(i, dtype);
   }
   return b.convert(b.convert(as(i, dtype), dtype), compute_type(dtype));
 }
 
-Element Writing::number_as(const c10::IValue& number, c10::ScalarType type) {
+Element RuleArguments::number_as(const c10::IValue& number, c10::ScalarType type) {
   const c10::Scalar scalar = number.toScalar();
   switch (type) {
     case at::kFloat:
@@ -136,37 +138,37 @@ Element Writing::number_as(const c10::IValue& number, c10::ScalarType type) {
   }
 }
 
-Element Writing::root(Element x) {
+Element RuleArguments::root(Element x) {
   if (!c10::isReducedFloatingType(type(0))) {
     b.set_may_round();
   }
   return b.apply(MachineOp::kSqrt, x);
 }
 
-Element Writing::inverse_root(Element x) {
+Element RuleArguments::inverse_root(Element x) {
   if (c10::isReducedFloatingType(type(0))) {
     b.set_may_round();
   }
   return inverse(b.apply(MachineOp::kSqrt, x));
 }
 
-Element Writing::one_plus_exp_of_negative(Element x) {
+Element RuleArguments::one_plus_exp_of_negative(Element x) {
   // 0 - x, not -x: as LibTorch writes it.
   return add(literal(1, x), b.apply(MachineOp::kExp, sub(literal(0, x), x)));
 }
 
-Element Writing::sigmoid(Element x) {
+Element RuleArguments::sigmoid(Element x) {
   return x.type == at::kFloat ? b.apply(MachineOp::kSigmoid, x) : inverse(one_plus_exp_of_negative(x));
 }
 
-Element Writing::normal_cdf(Element x) {
+Element RuleArguments::normal_cdf(Element x) {
   if (x.type == at::kFloat) {
     return b.apply(MachineOp::kNormalCdf, x);
   }
   return times(add(literal(1, x), b.apply(MachineOp::kErf, times(x, std::numbers::sqrt2 / 2))), 0.5);
 }
 
-Element Writing::literal(double value, Element like) {
+Element RuleArguments::literal(double value, Element like) {
   return c10::isFloatingType(like.type) ? b.literal(value, like.type) : b.integer(static_cast<int64_t>(value), like.type);
 }
 

@@ -1,4 +1,4 @@
-// Writing: the arguments of an operator that is written to a program.
+// RuleArguments: the arguments of an operator that is written to a program.
 #pragma once
 
 #include "fusion/program/program_builder.h"
@@ -29,9 +29,9 @@ using Result = std::optional<Element>;
 using Type = std::optional<c10::ScalarType>;
 
 // The operator that is written, with its arguments.
-class Writing {
+class RuleArguments {
  public:
-  Writing(ProgramBuilder& builder, std::span<const ElementArgument> arguments) : b(builder), arguments_(arguments) {}
+  RuleArguments(ProgramBuilder& builder, std::span<const ElementArgument> arguments) : b(builder), arguments_(arguments) {}
   ProgramBuilder& b;
 
   size_t size() const { return arguments_.size(); }
