@@ -69,6 +69,7 @@ enum class NotRecordable : uint8_t {
   kUnknownEffects,   // what the operator does besides its results is not known
   kHostEffects,      // it prints, raises, waits, or changes the state of the thread
   kSizesByElements,  // the sizes of its result depend on elements
+  kChangesSizes,     // it may change the sizes or strides of an operand in place
   kForbidden,        // LibTorch marks the operator as unfit for CUDA graphs
   kSeveralDevices,   // it copies between devices, from the host too, or reads a tensor of another device
   kOtherDevice,      // its tensors lie on another device than the recording

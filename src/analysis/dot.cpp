@@ -44,7 +44,7 @@ class DotWriter {
     write_edges(graph.outputs(), result, indent);
   }
 
-  // Draws the graphs of nodes, each as a cluster that a dotted edge leads to. RecordedBackward is nearly Backward.
+  // Draws the graphs of nodes, each as a cluster that a dotted edge leads to. TracedBackward is nearly Backward.
   void write_subgraphs(const Graph& graph) {
     for_each_node(graph.body(), [this](Node* node) {
       for (const Attribute& attribute : node->attributes()) {

@@ -42,7 +42,7 @@ bool introduces_grad(const Graph& graph);
 // Returns whether a node of the graph may change the sizes, strides or storage of an existing tensor.
 bool may_change_sizes(const Graph& graph);
 
-// Returns whether a node of the graph prints: no operator that a recorder sees.
+// Returns whether a node of the graph prints: no operator that a tracer sees.
 bool prints(const Graph& graph);
 
 }  // namespace sconce

@@ -124,6 +124,7 @@ std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effe
          : effects.external || effects.state                ? std::optional(NotRecordable::kHostEffects)
          : reads_more_than_forms(node)                      ? std::optional(NotRecordable::kReadsMore)
          : node.op().has_tag(at::Tag::dynamic_output_shape) ? std::optional(NotRecordable::kSizesByElements)
+         : node.op().may_change_sizes                       ? std::optional(NotRecordable::kChangesSizes)
          : node.op().has_tag(at::Tag::cudagraph_unsafe)     ? std::optional(NotRecordable::kForbidden)
          : !works_on_device(node, effects)                  ? std::nullopt
          : copies_from_host(node)                           ? std::optional(NotRecordable::kSeveralDevices)

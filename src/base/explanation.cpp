@@ -60,6 +60,7 @@ const char* to_string(NotRecordable reason) {
     case NotRecordable::kUnknownEffects: return "what its operator does besides its results is not known";
     case NotRecordable::kHostEffects: return "it prints, raises, waits, or changes the state of the thread";
     case NotRecordable::kSizesByElements: return "the sizes of its result depend on elements";
+    case NotRecordable::kChangesSizes: return "it may change the sizes or strides of an operand in place";
     case NotRecordable::kForbidden: return "LibTorch marks its operator as unfit for CUDA graphs";
     case NotRecordable::kSeveralDevices: return "it copies between devices, or reads a tensor of another device";
     case NotRecordable::kOtherDevice: return "its tensors lie on another device than the recording";

@@ -14,7 +14,7 @@
 #include "passes/freeze/freeze.h"
 #include "passes/layout/remove_layout_changes.h"
 #include "pipeline/pass_runner.h"
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include <algorithm>
 #include <chrono>
@@ -166,7 +166,7 @@ Expected<std::unique_ptr<Graph>> run_stages(std::unique_ptr<Graph> graph, const 
 
 Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const CompileSettings& settings) {
   const auto start = Clock::now();
-  const PausedRecording paused;
+  const PausedTracing paused;
   CompiledMethod compiled;
   PassRunner runner(pipeline_of(settings));
   auto optimized =
@@ -192,7 +192,7 @@ Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> gra
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
                                              const CompileSettings& settings) {
   const auto start = Clock::now();
-  const PausedRecording paused;
+  const PausedTracing paused;
   PassRunner runner(pipeline_of(settings));
   runner.begin_stage(to_string(Stage::kSpecialize));
   std::unique_ptr<Graph> graph = copy_of_operators(general);
@@ -235,7 +235,7 @@ CapturedSizes CapturedSizes::of(const SymbolicSizes& sizes) {
 Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CapturedSizes& sizes,
                                           const CompileSettings& settings) {
   const auto start = Clock::now();
-  const PausedRecording paused;
+  const PausedTracing paused;
   PassRunner runner(pipeline_of(settings));
   run_stage(Stage::kRequired, graph, runner);
   runner.begin_stage(to_string(Stage::kSpecialize));
@@ -263,7 +263,7 @@ Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const Ca
 }
 
 Expected<std::unique_ptr<Plan>> compile_with_open_sizes(const std::shared_ptr<const Graph>& graph, Callees* callees) {
-  const PausedRecording paused;
+  const PausedTracing paused;
   std::shared_ptr<Graph> own = copy_of_operators(*graph);
   return lower(std::move(own), callees, nullptr, {.leaves_sizes_open = true});
 }

@@ -84,14 +84,14 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
 
 // The symbols in the facts of a captured graph's inputs, each of which is at least 2.
 struct CapturedSizes {
-  // Returns all symbols, of which a recorder makes the first inputs of its graph.
+  // Returns all symbols, of which a tracer makes the first inputs of its graph.
   static CapturedSizes of(const SymbolicSizes& sizes);
 
   std::vector<int64_t> inputs;                    // the graph's first inputs are integers: these symbols
   std::unordered_map<int64_t, int64_t> examples;  // symbol -> a size that it stood for
 };
 
-// Compiles a graph that a recorder wrote. What is known of its inputs, the facts say; it runs without autograd and autocast.
+// Compiles a graph that a tracer wrote. What is known of its inputs, the facts say; it runs without autograd and autocast.
 Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CapturedSizes& sizes,
                                           const CompileSettings& settings);
 

@@ -75,7 +75,7 @@ class GraphExecutor::Impl final : public Program {
   std::unique_ptr<CountedPlan> generic_;  // serves every spec
   std::unique_ptr<JointCalls> recorded_;  // null if none is recorded
   std::once_flag has_open_sizes_;
-  std::unique_ptr<Plan> with_open_sizes_;  // runs while a recorder with symbols records; null before the first such run
+  std::unique_ptr<Plan> with_open_sizes_;  // runs while a tracer with symbols records; null before the first such run
   const std::shared_ptr<SpecializationSource> source_;
   mutable PlanCache<SpecEntry> cache_;
   // The number of profiled runs that have begun, up to the number requested.

@@ -10,7 +10,7 @@
 #include "kernels/packed/explain_weights.h"
 #include "lower/explain_plan.h"
 #include "plan/run_plan.h"
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -175,8 +175,8 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack, JointCalls* recorded) {
       recorded->run(stack, expected, [this](torch::jit::Stack& call) { run_unrecorded(call); })) {
     return;
   }
-  if (const Recorder* recorder = may_skip_autograd ? nullptr : RecordingScope::current()) {
-    if (recorder->symbols() > 0) {
+  if (const Tracer* tracer = may_skip_autograd ? nullptr : TracingScope::current()) {
+    if (tracer->symbols() > 0) {
       run_plan(plan_with_open_sizes(), stack, AutogradUse::kAll);
       return;
     }

@@ -35,6 +35,12 @@ inline bool can_be_constant(const c10::TypePtr& type) {
   }
 }
 
+// Returns whether all operands but the first are constants.
+inline bool has_constant_arguments(const Node& node) {
+  const auto inputs = node.inputs();
+  return std::all_of(inputs.begin() + 1, inputs.end(), [](const Value* input) { return input->constant() != nullptr; });
+}
+
 inline bool is_tensor(const Value& value) { return value.type()->kind() == c10::TypeKind::TensorType; }
 
 // Returns nothing if the facts do not tell.

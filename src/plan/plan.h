@@ -80,7 +80,7 @@ class Plan {
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
   // Whether runs switch off the caller's autocast on all devices, because the graph says what it does
-  // (lower_callers_autocast, recorders). Set before the first run.
+  // (lower_callers_autocast, tracers). Set before the first run.
   bool excludes_autocast() const { return excludes_autocast_; }
   void set_excludes_autocast() { excludes_autocast_ = true; }
 

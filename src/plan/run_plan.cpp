@@ -2,7 +2,7 @@
 
 #include "ir/text/print.h"
 #include "plan/intra_op_threads.h"
-#include "plan/timeline/step_recorder.h"
+#include "plan/timeline/step_timer.h"
 
 #include <sconce/script_error.h>
 
@@ -73,8 +73,8 @@ void run_steps(const Plan& plan, Frame& frame) {
   } else if (plan.has_prepared_steps()) {
     plan.refusals().note_run(frame.autograd_use == AutogradUse::kAll ? NotPrepared::kGradients : NotPrepared::kObserved);
   }
-  if (StepRecorder::is_active()) [[unlikely]] {
-    RecordedRun recording(plan);
+  if (StepTimer::is_active()) [[unlikely]] {
+    TimedRun recording(plan);
     run_each_step(plan, frame, autograd, recording);
   } else if (frame.shell_check() != nullptr) [[unlikely]] {
     WatchedRun watched{*frame.shell_check()};

@@ -60,7 +60,7 @@ bool may_be_recorded(const c10::IValue& value);
 bool operators_are_observed();
 
 // Returns whether further keys of the dispatcher than the usual ones are included on this thread. A transform that uses
-// them (functorch, tracing, a recorder) must see every operator, as in eager execution.
+// them (functorch, tracing, a tracer) must see every operator, as in eager execution.
 bool transform_is_active();
 
 // Returns "%3", or "%3!" at a last use.

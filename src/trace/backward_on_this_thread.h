@@ -1,4 +1,4 @@
-// BackwardOnThisThread: has LibTorch's engine run backward where a recorder sees it.
+// BackwardOnThisThread: has LibTorch's engine run backward where a tracer sees it.
 #pragma once
 
 #include <c10/core/AutogradState.h>

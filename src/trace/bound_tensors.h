@@ -1,4 +1,4 @@
-// BoundTensors: tensors that a recording reads besides the arguments of a call.
+// BoundTensors: tensors that a trace reads besides the arguments of a call.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,8 @@
 #include "trace/call_arguments.h"
 
 #include "trace/module_state.h"
-#include "trace/recorder.h"
 #include "trace/symbolic_facts.h"
+#include "trace/tracer.h"
 
 #include <algorithm>
 #include <optional>
@@ -40,7 +40,7 @@ bool ArgumentStructure::holds(const std::vector<c10::IValue>& values) const {
   return std::equal(values.begin(), values.end(), values_.begin(), values_.end(), have_equal_structure);
 }
 
-std::vector<c10::IValue> add_arguments(Recorder& recorder, const CallArguments& arguments, const SizePattern& pattern,
+std::vector<c10::IValue> add_arguments(Tracer& tracer, const CallArguments& arguments, const SizePattern& pattern,
                                        const std::shared_ptr<SymbolicSizes>& sizes) {
   std::vector<std::optional<TensorFacts>> facts(arguments.tensors.size());
   if (sizes != nullptr) {
@@ -50,7 +50,7 @@ std::vector<c10::IValue> add_arguments(Recorder& recorder, const CallArguments& 
   std::vector<c10::IValue> traced;
   for (const c10::IValue& value : arguments.values) {
     traced.push_back(
-        with_each_tensor(value, [&](const at::Tensor& tensor) { return recorder.add_leaf(tensor, facts[next++]); }));
+        with_each_tensor(value, [&](const at::Tensor& tensor) { return tracer.add_leaf(tensor, facts[next++]); }));
   }
   return traced;
 }

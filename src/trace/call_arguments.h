@@ -12,9 +12,9 @@
 
 namespace sconce {
 
-class Recorder;
+class Tracer;
 
-// Values, the tensors in them, and what a recording depends on in the state of the thread.
+// Values, the tensors in them, and what a trace depends on in the state of the thread.
 struct CallArguments {
   explicit CallArguments(std::vector<c10::IValue> given);
 
@@ -26,7 +26,7 @@ struct CallArguments {
 // Returns the tensors in the values, in their order.
 std::vector<at::Tensor> tensors_in(const std::vector<c10::IValue>& values);
 
-// What the arguments of every call of a recording have in common besides the key of their tensors: containers, numbers and
+// What the arguments of every call of a trace have in common besides the key of their tensors: containers, numbers and
 // strings. Containers are copied: the caller may change its own.
 class ArgumentStructure {
  public:
@@ -37,9 +37,9 @@ class ArgumentStructure {
   std::vector<c10::IValue> values_;  // with undefined tensors
 };
 
-// Adds the tensors of the arguments to the recorder, as leaves, and returns the values with the tensors that stand for them.
-// `pattern`: of the sizes in the key. `sizes`: the recorder's; null if the pattern has no symbols.
-std::vector<c10::IValue> add_arguments(Recorder& recorder, const CallArguments& arguments, const SizePattern& pattern,
+// Adds the tensors of the arguments to the tracer, as leaves, and returns the values with the tensors that stand for them.
+// `pattern`: of the sizes in the key. `sizes`: the tracer's; null if the pattern has no symbols.
+std::vector<c10::IValue> add_arguments(Tracer& tracer, const CallArguments& arguments, const SizePattern& pattern,
                                        const std::shared_ptr<SymbolicSizes>& sizes);
 
 }  // namespace sconce

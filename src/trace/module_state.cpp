@@ -1,6 +1,6 @@
 #include "trace/module_state.h"
 
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>

@@ -1,4 +1,4 @@
-// OperandsKey: the trace key of the operands of a recording, most of which are the same tensors in every call.
+// OperandsKey: the trace key of the operands of a trace, most of which are the same tensors in every call.
 #pragma once
 
 #include "trace/trace_key.h"
@@ -12,7 +12,7 @@
 
 namespace sconce {
 
-// Of the arguments of a call, whose sizes are left open, and of the tensors that the recording has of its own: parameters,
+// Of the arguments of a call, whose sizes are left open, and of the tensors that the trace has of its own: parameters,
 // buffers, states of an optimizer.
 class OperandsKey {
  public:
@@ -38,7 +38,7 @@ class OperandsKey {
   bool are_apart(Tensors arguments) const;
 
   TraceKey key_;
-  // ---- of the last operands that had the key; nothing if an argument shared memory with one of the recording's tensors
+  // ---- of the last operands that had the key; nothing if an argument shared memory with one of the trace's tensors
   TraceKey arguments_;
   std::vector<Known> own_;
   std::vector<const void*> storages_;  // of `own_`, in order

@@ -1,8 +1,8 @@
 #include "trace/symbolic_facts.h"
 
 #include "shapes/operator_facts.h"
-#include "trace/recorder.h"
 #include "trace/trace_key.h"
+#include "trace/tracer.h"
 #include "trace/view_offset.h"
 
 #include <ATen/core/jit_type.h>
@@ -287,7 +287,7 @@ std::optional<Dims> SymbolicFacts::strides_of(const Call& call, const Dims& size
 
 void SymbolicFacts::derive(const Node& node, const std::vector<c10::IValue>& arguments,
                            const std::vector<c10::IValue>& results) {
-  const PausedRecording paused;
+  const PausedTracing paused;
   Call call{node, {}, arguments, true};
   for (const Value* input : node.inputs()) {
     call.operands.push_back(operand(*input));

@@ -1,6 +1,6 @@
 #include "trace/trace_tensor.h"
 
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include <c10/core/InferenceMode.h>
 
@@ -19,12 +19,12 @@ c10::DispatchKeySet keys_of(const at::Tensor& real) {
 
 }  // namespace
 
-TraceTensor::TraceTensor(at::Tensor real, Value* value, uint64_t recorder, Memory memory,
+TraceTensor::TraceTensor(at::Tensor real, Value* value, uint64_t tracer, Memory memory,
                          std::shared_ptr<const SymbolicGeometry> geometry)
     : TensorImpl(keys_of(real), real.dtype(), real.device()),
       real_(std::move(real)),
       value_(value),
-      recorder_(recorder),
+      tracer_(tracer),
       memory_(memory),
       geometry_(std::move(geometry)) {
   set_custom_sizes_strides(SizesStridesPolicy::CustomSizes);
@@ -42,7 +42,7 @@ TraceTensor* TraceTensor::of(const at::Tensor& tensor) {
 c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(const c10::VariableVersion& version,
                                                                          bool allow_tensor_metadata_change) const {
   const c10::InferenceMode mode(!key_set().has_any(c10::inplace_or_view_ks));
-  auto copy = c10::make_intrusive<TraceTensor>(real_, value_, recorder_, Memory::kHidden, geometry_);
+  auto copy = c10::make_intrusive<TraceTensor>(real_, value_, tracer_, Memory::kHidden, geometry_);
   copy->is_copy_ = true;
   if (!copy->is_inference()) {
     copy->set_version_counter(version);
@@ -55,10 +55,10 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(c10::Va
                                                                          bool allow_tensor_metadata_change) const {
   const c10::VariableVersion taken = std::move(version);
   auto copy = shallow_copy_and_detach(taken, allow_tensor_metadata_change);
-  Recorder* recorder = RecordingScope::current();
+  Tracer* tracer = TracingScope::current();
   // `.data()` alone gives the copy a version of its own, and forbids to change its sizes.
-  if (!allow_tensor_metadata_change && recorder != nullptr) {
-    recorder->note_data(static_cast<TraceTensor&>(*copy));
+  if (!allow_tensor_metadata_change && tracer != nullptr) {
+    tracer->note_data(static_cast<TraceTensor&>(*copy));
   }
   return copy;
 }
@@ -66,12 +66,12 @@ c10::intrusive_ptr<c10::TensorImpl> TraceTensor::shallow_copy_and_detach(c10::Va
 void TraceTensor::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& other) {
   const auto* source = dynamic_cast<const TraceTensor*>(other.get());
   TORCH_CHECK(source != nullptr, "a traced tensor cannot take the data of a tensor that the trace does not know");
-  if (Recorder* recorder = RecordingScope::current()) {
-    recorder->refuse("it gives a tensor the data of another (set_data)");
+  if (Tracer* tracer = TracingScope::current()) {
+    tracer->refuse("it gives a tensor the data of another (set_data)");
   }
   real_ = source->real_;
   value_ = source->value_;
-  recorder_ = source->recorder_;
+  tracer_ = source->tracer_;
   memory_ = source->memory_;
   geometry_ = source->geometry_;
 }
@@ -105,7 +105,7 @@ const c10::Storage& TraceTensor::storage() const {
 
 void TraceTensor::refuse_read() const {
   if (memory_ == Memory::kHidden) {
-    RecordingScope::refuse(recorder_, "it reads the memory of a tensor");
+    TracingScope::refuse(tracer_, "it reads the memory of a tensor");
   }
 }
 

@@ -1,4 +1,4 @@
-// TraceTensor: a tensor whose operators a recorder writes down.
+// TraceTensor: a tensor whose operators a tracer writes down.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ struct SymbolicGeometry {
   c10::SymInt offset;  // in the storage
 };
 
-// Stands for a value of the graph that a recorder writes, and holds the real tensor that operators compute with. Sizes,
+// Stands for a value of the graph that a tracer writes, and holds the real tensor that operators compute with. Sizes,
 // strides and dtype are the real tensor's; where they are symbolic, a read of a plain number is a guard. Code that asks for
 // its memory gets the real tensor's, and the trace is refused: no number enters a trace unseen. Only memory without contents
 // may be asked for: C++ code fills such tensors (at::tensor).
@@ -29,9 +29,9 @@ struct SymbolicGeometry {
 class TraceTensor final : public c10::TensorImpl {
  public:
   enum class Memory { kHidden, kShared };
-  // `recorder`: the number of the recorder that owns the value. `real` must not require a gradient.
+  // `tracer`: the number of the tracer that owns the value. `real` must not require a gradient.
   // `geometry`: null if the sizes are those of every run.
-  TraceTensor(at::Tensor real, Value* value, uint64_t recorder, Memory memory = Memory::kHidden,
+  TraceTensor(at::Tensor real, Value* value, uint64_t tracer, Memory memory = Memory::kHidden,
               std::shared_ptr<const SymbolicGeometry> geometry = nullptr);
 
   // Returns the TraceTensor of a tensor; null if it is none.
@@ -45,7 +45,7 @@ class TraceTensor final : public c10::TensorImpl {
 
   const at::Tensor& real() const { return real_; }
   Value* value() const { return value_; }
-  uint64_t recorder() const { return recorder_; }
+  uint64_t tracer() const { return tracer_; }
   // Whether no operator has made it: autograd has saved it, or `.data()` returned it.
   bool is_copy() const { return is_copy_; }
 
@@ -80,7 +80,7 @@ class TraceTensor final : public c10::TensorImpl {
 
   at::Tensor real_;
   Value* value_;
-  uint64_t recorder_;
+  uint64_t tracer_;
   Memory memory_;
   std::shared_ptr<const SymbolicGeometry> geometry_;
   bool is_copy_ = false;

@@ -2,14 +2,23 @@
 
 #include "base/cpu_generator.h"
 
+#include <ATen/Context.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 namespace sconce {
-UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) : random_state_(cpu_generator().get_state()) {
+
+UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) {
   const at::NoGradGuard no_grad;
+  add_generator(cpu_generator());
   for (const at::Tensor& tensor : tensors) {
+    const auto is_of_device = [&](const auto& each) { return each.first.device() == tensor.device(); };
+    if (tensor.defined() && tensor.is_cuda() && std::none_of(generators_.begin(), generators_.end(), is_of_device)) {
+      add_generator(at::globalContext().defaultGenerator(tensor.device()));
+    }
     // No operator writes a tensor of which elements share memory.
     if (tensor.defined() && tensor.layout() == c10::kStrided && at::has_internal_overlap(tensor) != at::MemOverlap::Yes) {
       before_.push_back({tensor, tensor.detach().clone(), tensor.is_inference() ? 0 : tensor._version()});
@@ -30,7 +39,9 @@ void UndoneWrites::undo() {
       version.set_version(before.version);
     }
   }
-  cpu_generator().set_state(random_state_);
+  for (auto& [generator, state] : generators_) {
+    generator.set_state(state);
+  }
 }
 
 }  // namespace sconce

@@ -1,15 +1,18 @@
 // UndoneWrites: undoes what a rehearsal of a call writes and draws.
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace sconce {
 
-// Gives tensors, and the CPU's generator of random numbers, what they held before, when `undo` is called or it goes.
+// Gives tensors, and the generators of random numbers of the CPU and of the tensors' GPUs, what they held before, when
+// `undo` is called or it goes.
 class UndoneWrites {
  public:
   explicit UndoneWrites(std::span<const at::Tensor> tensors);
@@ -27,8 +30,10 @@ class UndoneWrites {
     at::Tensor contents;
     int64_t version;  // which autograd compares with what nodes have saved
   };
+  void add_generator(const at::Generator& generator) { generators_.emplace_back(generator, generator.get_state()); }
+
   std::vector<Before> before_;
-  at::Tensor random_state_;
+  std::vector<std::pair<at::Generator, at::Tensor>> generators_;  // with their states
   bool is_kept_ = false;
 };
 

@@ -1,7 +1,7 @@
 #include "executor/plan_table.h"
-#include "trace/recorder.h"
-#include "trace/recording_conditions.h"
 #include "trace/trace_key.h"
+#include "trace/tracer.h"
+#include "trace/tracing_conditions.h"
 #include "training/backward/node_hooks.h"
 
 #include <sconce/graph_executor.h>
@@ -27,7 +27,7 @@ class TracedFunction::Impl {
 
   Tensors run(Tensors arguments) {
     // An outer trace records the function as part of itself.
-    if (RecordingScope::current() != nullptr || why_not_now({}) != nullptr) {
+    if (TracingScope::current() != nullptr || why_not_now({}) != nullptr) {
       return function_(std::move(arguments));
     }
     const TraceKey kind = kind_of(arguments);
@@ -137,57 +137,56 @@ class TracedFunction::Impl {
 
   // Runs the function on tensors that stand for the arguments.
   Tensors record(const PlanKey& key, const Tensors& arguments) {
-    Recorder recorder;
+    Tracer tracer;
     Tensors traced;
     for (const at::Tensor& argument : arguments) {
-      traced.push_back(recorder.add_argument(argument));
+      traced.push_back(tracer.add_argument(argument));
     }
     Tensors results;
     try {
-      const RecordingScope scope(recorder);
+      const TracingScope scope(tracer);
       results = function_(std::move(traced));
     } catch (...) {
-      recorder.hand_back_gradient_edges();
+      tracer.hand_back_gradient_edges();
       throw;
     }
-    refuse_results(recorder, arguments, results);
-    recorder.hand_back_gradient_edges();
+    refuse_results(tracer, arguments, results);
+    tracer.hand_back_gradient_edges();
     const auto trace = trace_of(arguments);
     trace->eager_calls = 1;
-    if (recorder.refusal()) {
-      trace->refusal = recorder.refusal()->reason;
+    if (tracer.refusal()) {
+      trace->refusal = tracer.refusal()->reason;
     } else {
       for (const at::Tensor& result : results) {
-        recorder.add_output(result);
+        tracer.add_output(result);
       }
-      trace->captured = recorder.captured();
+      trace->captured = tracer.captured();
       trace->captured_key = trace_key(trace->captured);
-      trace->executor = std::make_unique<GraphExecutor>(recorder.finish(), "traced function", options_);
+      trace->executor = std::make_unique<GraphExecutor>(tracer.finish(), "traced function", options_);
     }
     table_.insert(key, trace, holds);
-    return recorder.handed_out(results);
+    return tracer.handed_out(results);
   }
 
   // Refuses the trace if autograd did what no plan repeats.
-  static void refuse_results(Recorder& recorder, const Tensors& arguments, const Tensors& results) {
+  static void refuse_results(Tracer& tracer, const Tensors& arguments, const Tensors& results) {
     const auto requires_grad = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
-    if (history_has_hooks(results, recorder.argument_nodes())) {
-      recorder.refuse("the function registers a hook on a tensor that it computes");
+    if (history_has_hooks(results, tracer.argument_nodes())) {
+      tracer.refuse("the function registers a hook on a tensor that it computes");
     }
-    if (recorder.switches_grad_mode() &&
-        (std::any_of(arguments.begin(), arguments.end(), requires_grad) ||
-         std::any_of(recorder.captured().begin(), recorder.captured().end(), requires_grad))) {
-      recorder.refuse(
+    if (tracer.switches_grad_mode() && (std::any_of(arguments.begin(), arguments.end(), requires_grad) ||
+                                        std::any_of(tracer.captured().begin(), tracer.captured().end(), requires_grad))) {
+      tracer.refuse(
           "the function switches grad mode, or calls a torch::autograd::Function, and a tensor that it reads requires a "
           "gradient");
     }
     if (std::any_of(results.begin(), results.end(), [&](const at::Tensor& result) {
           return requires_grad(result) && result.is_leaf() && TraceTensor::of(result) != nullptr &&
-                 !recorder.is_argument(result);
+                 !tracer.is_argument(result);
         })) {
-      recorder.refuse("the function has a result require a gradient");
+      tracer.refuse("the function has a result require a gradient");
     }
-    recorder.refuse_captured();
+    tracer.refuse_captured();
   }
 
   const Function function_;

@@ -53,6 +53,8 @@ TEST(StepTraits, KnowWhatReadsElementsOnTheHost) {
 TEST(StepTraits, NameWhatNoRecordingCanHold) {
   EXPECT_EQ(traits_in("%x : Tensor", "  %y : Tensor = aten::nonzero(%x)", "aten::nonzero").not_recordable,
             NotRecordable::kSizesByElements);
+  EXPECT_EQ(traits_in("%x : Tensor", "  %y : Tensor = aten::t_(%x)", "aten::t_").not_recordable,
+            NotRecordable::kChangesSizes);
   EXPECT_EQ(traits_in("%y : int", "  aten::manual_seed(%y)", "aten::manual_seed").not_recordable,
             NotRecordable::kHostEffects);
   EXPECT_EQ(traits_in("%x : Tensor, %c : bool",

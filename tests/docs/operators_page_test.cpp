@@ -62,7 +62,7 @@ void add(Summary& summary, const Op& op) {
     return;
   }
   summary.is_compiled = true;
-  summary.is_reduction |= may_fold(op);
+  summary.is_reduction |= may_reduce(op);
   if (const RuleRow* rule = find_rule_row(op.schema->operator_name())) {
     const std::string promise = std::string(words_for(rule->dtypes)) + ": " + words_for(rule->distance);
     if (std::find(summary.promises.begin(), summary.promises.end(), promise) == summary.promises.end()) {

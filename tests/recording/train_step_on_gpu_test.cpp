@@ -1,6 +1,7 @@
 // sconce::TrainStep on the simulated GPU: losses and parameters of LibTorch's loop on the CPU, with the step recorded as one
 // range.
 #include "tests/recording/module_on_both.h"
+#include "tests/simulated_gpu/generator.h"
 #include "tests/support/graphs.h"
 
 #include <sconce/train_step.h>
@@ -376,6 +377,48 @@ TEST_F(TrainStepOnGpu, TakesNumbersOfAllSizes) {
   for (int step = 0; step < 12; ++step) {
     both.set_lr(step == 5 ? 0 : step == 6 || step == 8 ? 1e-30 : step == 7 ? -1e-3 : 0.01 / (step + 1));
     both.train(/*batch=*/4, "step " + std::to_string(step));
+  }
+}
+
+// A call of new sizes is recorded with symbols first. If that raises, the step runs again, with the same random numbers.
+TEST_F(TrainStepOnGpu, DrawsOnceWhereAStepOfNewSizesRaises) {
+  constexpr const char* kDropsAndCuts = R"(
+def forward(self, x, k: int):
+    h = torch.dropout(torch.linear(x, self.w), 0.3, True)
+    h = h[:, :6] if k == 0 else h[:, k:k + 6]
+    return torch.relu(h) * self.v
+)";
+  const Attributes attributes = {{"w", at::randn({8, 7}).set_requires_grad(true)}, {"v", at::ones({6})}};
+  torch::jit::Module ours = copy_on_gpu(module_of(kDropsAndCuts, attributes));
+  torch::jit::Module theirs = copy_on_gpu(ours);
+  torch::optim::SGD our_optimizer(parameters_of(ours), 0.01);
+  torch::optim::SGD their_optimizer(parameters_of(theirs), 0.01);
+  const TrainStep::Loss loss = [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); };
+  TrainStep step(accelerate(ours, Options().compile(CompileMode::kBlocking)), loss, our_optimizer);
+  at::Generator generator = SimulatedGenerator::of_process();
+  for (const auto& [rows, cut] : std::vector<std::pair<int64_t, int64_t>>{{4, 0}, {4, 0}, {4, 0}, {5, 5}, {5, 0}, {5, 0}}) {
+    const at::Tensor x = gpu_.tensor(at::randn({rows, 7}));
+    const at::Tensor target = gpu_.tensor(at::randn({rows, 6}));
+    generator.set_current_seed(7);
+    torch::jit::setGraphExecutorOptimize(false);
+    their_optimizer.zero_grad();
+    if (cut != 0) {
+      EXPECT_ANY_THROW(loss(theirs.forward({x, cut}).toTensor(), target));
+    } else {
+      loss(theirs.forward({x, cut}).toTensor(), target).backward();
+      their_optimizer.step();
+    }
+    torch::jit::setGraphExecutorOptimize(true);
+    const uint64_t drawn = generator.get_offset();
+    generator.set_current_seed(7);
+    if (cut != 0) {
+      EXPECT_ANY_THROW(step({x, cut}, {target}));
+    } else {
+      step({x, cut}, {target});
+    }
+    gpu_.runtime().synchronize(0);
+    EXPECT_EQ(generator.get_offset(), drawn) << rows << " rows";
+    EXPECT_TRUE(at::allclose(gpu_.values(ours.attr("w").toTensor()), gpu_.values(theirs.attr("w").toTensor()), 1e-4, 1e-5));
   }
 }
 

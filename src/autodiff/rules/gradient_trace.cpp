@@ -2,7 +2,7 @@
 
 #include "analysis/effects.h"
 #include "ir/schema_match.h"
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
@@ -19,7 +19,7 @@ namespace {
 
 using Values = std::vector<Value*>;
 
-// The graph that a recorder wrote, with the parts that its values play.
+// The graph that a tracer wrote, with the parts that its values play.
 struct Recording {
   std::unique_ptr<Graph> graph;
   std::vector<size_t> argument_positions;  // by input: of tensors
@@ -29,13 +29,13 @@ struct Recording {
   std::vector<std::vector<int64_t>> result_sizes;
 };
 
-std::vector<c10::IValue> add_arguments(Recorder& recorder, const std::vector<c10::IValue>& arguments,
+std::vector<c10::IValue> add_arguments(Tracer& tracer, const std::vector<c10::IValue>& arguments,
                                        const std::vector<bool>& required, Recording& recording) {
   std::vector<c10::IValue> traced = arguments;
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].isTensor() && arguments[i].toTensor().defined()) {
       recording.argument_positions.push_back(i);
-      traced[i] = recorder.add_saved(arguments[i].toTensor()).set_requires_grad(required[i]);
+      traced[i] = tracer.add_saved(arguments[i].toTensor()).set_requires_grad(required[i]);
     }
   }
   return traced;
@@ -45,15 +45,15 @@ Expected<Recording> record(const Op& op, const std::vector<c10::IValue>& argumen
                            bool create_graph) {
   Recording recording;
   const at::AutoGradMode grad_mode(true);
-  Recorder recorder;
-  const std::vector<c10::IValue> traced = add_arguments(recorder, arguments, required, recording);
+  Tracer tracer;
+  const std::vector<c10::IValue> traced = add_arguments(tracer, arguments, required, recording);
   torch::jit::Stack results = traced;
-  const RecordingScope scope(recorder);
+  const TracingScope scope(tracer);
   op.registered->getOperation()(results);
-  if (recorder.refusal()) {
-    return *recorder.refusal();
+  if (tracer.refusal()) {
+    return *tracer.refusal();
   }
-  if (!recorder.captured().empty()) {
+  if (!tracer.captured().empty()) {
     return Refusal::because("it computes with a tensor that it was not given");
   }
   std::vector<at::Tensor> outputs;
@@ -66,14 +66,14 @@ Expected<Recording> record(const Op& op, const std::vector<c10::IValue>& argumen
     if (tensor.is_complex() || tensor.layout() != c10::kStrided) {
       return Refusal::because("a result is complex or sparse");
     }
-    recording.results.push_back(recorder.value_of(tensor));
+    recording.results.push_back(tracer.value_of(tensor));
     recording.result_sizes.push_back(tensor.sizes().vec());
-    recording.gradient_inputs.push_back(recorder.graph().inputs().size());
+    recording.gradient_inputs.push_back(tracer.graph().inputs().size());
     const at::Tensor gradient = [&] {
-      const PausedRecording paused;
+      const PausedTracing paused;
       return at::ones_like(real_of(tensor), {}, at::MemoryFormat::Contiguous);
     }();
-    const at::Tensor traced_gradient = recorder.add_saved(gradient);
+    const at::Tensor traced_gradient = tracer.add_saved(gradient);
     if (tensor.requires_grad()) {
       outputs.push_back(tensor);
       incoming.push_back(traced_gradient.set_requires_grad(create_graph));
@@ -95,16 +95,16 @@ Expected<Recording> record(const Op& op, const std::vector<c10::IValue>& argumen
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) {
       recording.positions.push_back(positions[i]);
-      recorder.add_output(gradients[i]);
+      tracer.add_output(gradients[i]);
     }
   }
-  if (recorder.refusal()) {
-    return *recorder.refusal();
+  if (tracer.refusal()) {
+    return *tracer.refusal();
   }
-  if (!recorder.captured().empty()) {
+  if (!tracer.captured().empty()) {
     return Refusal::because("its gradient is computed with a tensor that it was not given");
   }
-  recording.graph = recorder.finish();
+  recording.graph = tracer.finish();
   return recording;
 }
 

@@ -258,7 +258,7 @@ class Silence final : public c10::WarningHandler {
   void process(const c10::Warning& /*warning*/) override {}
 };
 
-// Records on a thread of its own, whose modes, recorders, hooks and profilers are those of a new thread.
+// Records on a thread of its own, whose modes, tracers, hooks and profilers are those of a new thread.
 RecordedGradient record_undisturbed(const CallPattern& pattern) {
   RecordedGradient recorded;
   std::thread([&] {

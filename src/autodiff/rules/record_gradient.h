@@ -18,7 +18,7 @@ struct RecordedGradient {
 };
 
 // Returns the gradient of all calls with the pattern. Recorded once per process; any thread may call. The state of the
-// thread has no part in it, and no recorder or profiler of the thread sees what it runs. LibTorch's code runs with operands
+// thread has no part in it, and no tracer or profiler of the thread sees what it runs. LibTorch's code runs with operands
 // that the operator may not expect, so only operators that are known to bear it are recorded (OpRow::recorded_gradient).
 const RecordedGradient& record_gradient(const CallPattern& pattern);
 

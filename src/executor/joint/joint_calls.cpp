@@ -3,7 +3,7 @@
 #include "analysis/alias_sets.h"
 #include "analysis/effects.h"
 #include "base/autocast.h"
-#include "trace/recording_conditions.h"
+#include "trace/tracing_conditions.h"
 
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>

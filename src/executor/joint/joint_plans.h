@@ -1,7 +1,7 @@
 // JointPlans: forward and backward of a recorded call, ready to run.
 #pragma once
 
-#include "executor/captured_graph.h"
+#include "executor/traced_graph.h"
 #include "ir/graph.h"
 
 #include <cstddef>
@@ -24,8 +24,8 @@ struct JointPlans {
   };
 
   std::string name;  // of the autograd nodes
-  std::shared_ptr<CapturedGraph> forward;
-  std::shared_ptr<CapturedGraph> backward;
+  std::shared_ptr<TracedGraph> forward;
+  std::shared_ptr<TracedGraph> backward;
   size_t results = 0;
   std::vector<c10::IValue> reads;  // numbers that the call reads from tensors; forward returns them after the results
   std::vector<size_t> differentiable_tensors;  // those that backward has gradients of

@@ -7,8 +7,8 @@
 #include "executor/joint/result_checks.h"
 #include "executor/joint/split_recording.h"
 #include "trace/backward_on_this_thread.h"
-#include "trace/recorder.h"
-#include "trace/recording_conditions.h"
+#include "trace/tracer.h"
+#include "trace/tracing_conditions.h"
 #include "trace/undone_writes.h"
 
 #include <ATen/ops/empty.h>
@@ -119,18 +119,18 @@ void JointTrace::explain(std::vector<Explanation>& plans) const {
   }
 }
 
-std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, const std::vector<at::Tensor>& arguments) {
+std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const std::vector<at::Tensor>& arguments) {
   if (!is_plain(result_)) {
-    recorder.refuse("it returns an object");
+    tracer.refuse("it returns an object");
     return nullptr;
   }
-  if (recorder.graph().node_count() > kMaxOperators) {
-    recorder.refuse("it runs more than " + std::to_string(kMaxOperators) + " operators");
+  if (tracer.graph().node_count() > kMaxOperators) {
+    tracer.refuse("it runs more than " + std::to_string(kMaxOperators) + " operators");
     return nullptr;
   }
-  captured_ = BoundTensors(recorder.captured());
+  captured_ = BoundTensors(tracer.captured());
   std::vector<at::Tensor> tensors = arguments;
-  tensors.insert(tensors.end(), recorder.captured().begin(), recorder.captured().end());
+  tensors.insert(tensors.end(), tracer.captured().begin(), tracer.captured().end());
   std::vector<at::Tensor> results;
   for (const at::Tensor& result : tensors_in({result_})) {
     const auto is_same = [&](const at::Tensor& other) { return other.is_same(result); };
@@ -146,18 +146,18 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
     }
   }
   if (const char* reason = why_not_new(results, tensors)) {
-    recorder.refuse(reason);
+    tracer.refuse(reason);
     return nullptr;
   }
-  last_of_forward_ = recorder.graph().body().last();
+  last_of_forward_ = tracer.graph().body().last();
   auto plans = std::make_shared<JointPlans>();
   plans->results = results.size();
   for (const at::Tensor& result : results) {
-    recorder.add_output(result);
+    tracer.add_output(result);
   }
-  const size_t reads = recorder.reads().size();
-  for (const Recorder::Read& read : recorder.reads()) {
-    recorder.graph().add_output(read.value);
+  const size_t reads = tracer.reads().size();
+  for (const Tracer::Read& read : tracer.reads()) {
+    tracer.graph().add_output(read.value);
     plans->reads.push_back(read.number);
   }
   std::vector<at::Tensor> differentiable;
@@ -166,11 +166,11 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
     if (results[i].requires_grad()) {
       plans->differentiable_results.push_back(i);
       differentiable.push_back(results[i]);
-      incoming.push_back(recorder.add_gradient(results[i]));
+      incoming.push_back(tracer.add_gradient(results[i]));
     }
   }
   if (differentiable.empty()) {
-    recorder.refuse("no result depends on a tensor that requires a gradient");
+    tracer.refuse("no result depends on a tensor that requires a gradient");
     return nullptr;
   }
   note_order(results_below(differentiable), *plans);
@@ -189,39 +189,39 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Recorder& recorder, cons
                                       /*allow_unused=*/true);
   } catch (const std::exception& error) {
     // The caller's backward raises this, too, if there is one.
-    recorder.refuse(std::string("backward raises: ") + error.what());
+    tracer.refuse(std::string("backward raises: ") + error.what());
     return nullptr;
   }
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) {
       plans->differentiable_tensors.push_back(positions[i]);
-      recorder.add_output(gradients[i]);
+      tracer.add_output(gradients[i]);
     }
   }
-  if (recorder.reads().size() != reads) {
-    recorder.refuse("backward reads a number from a tensor");
+  if (tracer.reads().size() != reads) {
+    tracer.refuse("backward reads a number from a tensor");
   }
-  if (recorder.captured().size() != captured_.tensors().size()) {
-    recorder.refuse("backward reads a tensor that forward did not");
+  if (tracer.captured().size() != captured_.tensors().size()) {
+    tracer.refuse("backward reads a tensor that forward did not");
   }
   return plans;
 }
 
-std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, RunMethod run_method, Recorder& recorder) {
+std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, RunMethod run_method, Tracer& tracer) {
   const std::vector<c10::IValue> values(call.begin() + 1, call.end());
   const std::vector<at::Tensor> arguments = tensors_in(values);
   const BackwardOnThisThread on_this_thread;
-  const RecordingScope scope(recorder);
+  const TracingScope scope(tracer);
   try {
     run_method(call);
     result_ = std::move(call.front());
     if (share_containers(result_, values)) {
-      recorder.refuse("it returns a list or a dict that is an argument");
+      tracer.refuse("it returns a list or a dict that is an argument");
     }
-    return recorder.refusal() ? nullptr : record_backward(recorder, arguments);
+    return tracer.refusal() ? nullptr : record_backward(tracer, arguments);
   } catch (const std::exception& error) {
     // The call itself has succeeded. If the caller asks for gradients, backward raises this again.
-    recorder.refuse(std::string("it raises while it is recorded: ") + error.what());
+    tracer.refuse(std::string("it raises while it is recorded: ") + error.what());
     return nullptr;
   }
 }
@@ -249,38 +249,38 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
   }
   const UndoneWrites undone(writable);
-  Recorder recorder(sizes);
-  recorder.allow_reads();
+  Tracer tracer(sizes);
+  tracer.allow_reads();
   torch::jit::Stack call = {module};
-  for (c10::IValue& value : add_arguments(recorder, arguments, pattern, sizes)) {
+  for (c10::IValue& value : add_arguments(tracer, arguments, pattern, sizes)) {
     call.push_back(std::move(value));
   }
-  auto plans = trace->run_recorded(std::move(call), run_method, recorder);
+  auto plans = trace->run_recorded(std::move(call), run_method, tracer);
   if (hand_back_values(*module) || !trace->state_.holds()) {
-    recorder.refuse("a call changes an attribute of the module");
+    tracer.refuse("a call changes an attribute of the module");
   }
-  recorder.refuse_captured(trace->state_.tensors());
+  tracer.refuse_captured(trace->state_.tensors());
   const at::Tensor placeholder = at::empty({0});
   trace->result_ = with_each_tensor(trace->result_, [&](const at::Tensor&) { return placeholder; });
   if (trace->captured_.share_memory_with(arguments.tensors)) {
-    recorder.refuse("an argument shares memory with a parameter or a buffer");
+    tracer.refuse("an argument shares memory with a parameter or a buffer");
   }
-  if (recorder.refusal()) {
-    trace->refusal = recorder.refusal()->reason;
+  if (tracer.refusal()) {
+    trace->refusal = tracer.refusal()->reason;
     trace->captured_ = BoundTensors();
     return trace;
   }
   trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
   plans->name = name;
-  trace->compile(recorder, arguments, std::move(plans), options);
+  trace->compile(tracer, arguments, std::move(plans), options);
   return trace;
 }
 
-void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std::shared_ptr<JointPlans> plans,
+void JointTrace::compile(Tracer& tracer, const CallArguments& arguments, std::shared_ptr<JointPlans> plans,
                          const Options& options) {
-  const size_t symbols = recorder.symbols();
+  const size_t symbols = tracer.symbols();
   const size_t tensors = arguments.tensors.size() + captured_.tensors().size();
-  const std::unique_ptr<Graph> recorded = recorder.finish(/*has_facts=*/true);
+  const std::unique_ptr<Graph> recorded = tracer.finish(/*has_facts=*/true);
   RecordingParts parts =
       split_recording(*recorded, symbols, tensors, plans->results + plans->reads.size(), last_of_forward_);
   plans->needs = std::move(parts.needs);
@@ -304,8 +304,8 @@ void JointTrace::compile(Recorder& recorder, const CallArguments& arguments, std
     return;
   }
   const CapturedSizes sizes = guards != nullptr ? CapturedSizes::of(*guards) : CapturedSizes();
-  plans->forward = CapturedGraph::make(std::move(parts.forward), plans->name + " (recorded)", options, sizes);
-  plans->backward = CapturedGraph::make(std::move(parts.backward), plans->name + " (recorded backward)", options, sizes);
+  plans->forward = TracedGraph::make(std::move(parts.forward), plans->name + " (recorded)", options, sizes);
+  plans->backward = TracedGraph::make(std::move(parts.backward), plans->name + " (recorded backward)", options, sizes);
   plans_ = std::move(plans);
 }
 

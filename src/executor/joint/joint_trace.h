@@ -21,7 +21,7 @@
 
 namespace sconce {
 
-class Recorder;
+class Tracer;
 
 // Returns whether the program sees gradients of the tensor.
 bool sees_gradients(const at::Tensor& tensor);
@@ -62,20 +62,19 @@ class JointTrace final : public PlanEntry {
 
   JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
       : state_(module), structure_(arguments.values), trial_(is_tried) {}
-  // Runs the call and its backward on a recorder. Returns null, with a refusal in the recorder, if it cannot be replayed.
-  std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, RunMethod run_method, Recorder& recorder);
+  // Runs the call and its backward on a tracer. Returns null, with a refusal in the tracer, if it cannot be replayed.
+  std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, RunMethod run_method, Tracer& tracer);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
   bool reads_others() const { return misses_ > kMaxMisses && misses_ > runs / 2; }
-  // Adds the results to the recorder's graph, and their gradients.
-  std::shared_ptr<JointPlans> record_backward(Recorder& recorder, const std::vector<at::Tensor>& arguments);
-  void compile(Recorder& recorder, const CallArguments& arguments, std::shared_ptr<JointPlans> plans,
-               const Options& options);
+  // Adds the results to the tracer's graph, and their gradients.
+  std::shared_ptr<JointPlans> record_backward(Tracer& tracer, const std::vector<at::Tensor>& arguments);
+  void compile(Tracer& tracer, const CallArguments& arguments, std::shared_ptr<JointPlans> plans, const Options& options);
 
   static constexpr uint64_t kMaxMisses = 3;
   mutable std::atomic<uint64_t> misses_{0};  // runs that were given up
   const ModuleState state_;
   const ArgumentStructure structure_;
-  const Node* last_of_forward_ = nullptr;  // of the recorder's graph, while there is one
+  const Node* last_of_forward_ = nullptr;  // of the tracer's graph, while there is one
   c10::IValue result_;              // with tensors of the trace, until it has ended; then with others, which mean nothing
   std::vector<Returned> returned_;  // per tensor of the result
   BoundTensors captured_;

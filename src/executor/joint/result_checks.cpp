@@ -1,7 +1,7 @@
 #include "executor/joint/result_checks.h"
 
 #include "base/storage_of.h"
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include <torch/csrc/autograd/function.h>
 

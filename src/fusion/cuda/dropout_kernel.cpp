@@ -2,6 +2,7 @@
 
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/cuda/device_functions.h"
+#include "fusion/program/program_builder.h"
 
 #include <algorithm>
 #include <array>

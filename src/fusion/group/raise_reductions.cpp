@@ -3,17 +3,13 @@
 #include "analysis/effects.h"
 #include "fusion/group/form_groups.h"
 #include "fusion/program/reductions.h"
+#include "ir/constant_operands.h"
 
 #include <algorithm>
 #include <vector>
 
 namespace sconce {
 namespace {
-
-bool has_constant_arguments(const Node& node) {
-  const auto inputs = node.inputs();
-  return std::all_of(inputs.begin() + 1, inputs.end(), [](const Value* input) { return input->constant() != nullptr; });
-}
 
 bool may_rise(const Node& reduction, const Node& source) {
   return source.owning_block() == reduction.owning_block() && has_constant_arguments(reduction) &&

@@ -1,6 +1,7 @@
 #include "fusion/group/views.h"
 
 #include "fusion/program/operators.h"
+#include "ir/constant_operands.h"
 #include "ops/op.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -39,12 +40,6 @@ MetaRun run_on_meta(const Node& op, const Form& base) {
   const c10::IValue& result = stack.front();
   run.results = result.isTensor() ? std::vector<at::Tensor>{result.toTensor()} : result.toTensorVector();
   return run;
-}
-
-bool has_constant_arguments(const Node& node) {
-  const auto inputs = node.inputs();
-  return std::all_of(inputs.begin() + 1, inputs.end(),
-                     [](const Value* input) { return input->node()->opcode() == Opcode::kConstant; });
 }
 
 // Returns whether all users of the result compute element by element.

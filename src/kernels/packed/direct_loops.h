@@ -12,8 +12,8 @@ namespace sconce {
 // What the loops read and write, all of float32. Distances are in elements. The result is channels-last.
 struct DirectLoops {
   const float* image = nullptr;
-  const float* weights =
-      nullptr;                  // of a depthwise convolution, {kernel, channels}; else {channels in, kernel, channels out}
+  // Of a depthwise convolution, {kernel, channels}; else {channels in, kernel, channels out}.
+  const float* weights = nullptr;
   const float* bias = nullptr;  // null: zeros
   float* out = nullptr;
   int64_t height = 0;  // of an image, as the width

@@ -1,7 +1,7 @@
 #include <sconce/step_trace.h>
 
 #include "ir/text/print.h"
-#include "plan/timeline/step_recorder.h"
+#include "plan/timeline/step_timer.h"
 #include "plan/timeline/trace_json.h"
 
 #include <c10/util/Exception.h>
@@ -12,25 +12,23 @@
 
 namespace sconce {
 
-std::string name_of(const RecordedPlan::Step& step) {
-  return step.word.empty() ? step.node->kind().toQualString() : step.word;
-}
+std::string name_of(const TimedPlan::Step& step) { return step.word.empty() ? step.node->kind().toQualString() : step.word; }
 
-std::string source_of(const RecordedPlan::Step& step) {
+std::string source_of(const TimedPlan::Step& step) {
   return step.node != nullptr && step.node->location() ? step.node->location()->file_line_column() : std::string();
 }
 
 class StepTrace::Impl {
  public:
-  explicit Impl(size_t max_steps) : recorder_(max_steps) {}
-  bool is_full() const { return recorder_.is_full(); }
-  const StepRecorder& stopped() {
-    recorder_.stop();
-    return recorder_;
+  explicit Impl(size_t max_steps) : timer_(max_steps) {}
+  bool is_full() const { return timer_.is_full(); }
+  const StepTimer& stopped() {
+    timer_.stop();
+    return timer_;
   }
 
  private:
-  StepRecorder recorder_;
+  StepTimer timer_;
 };
 
 StepTrace::StepTrace(size_t max_steps) : impl_(std::make_unique<Impl>(max_steps)) {}
@@ -39,17 +37,17 @@ bool StepTrace::is_full() const { return impl_->is_full(); }
 void StepTrace::stop() { impl_->stopped(); }
 
 std::vector<StepTiming> StepTrace::timings() {
-  const StepRecorder& recorder = impl_->stopped();
+  const StepTimer& timer = impl_->stopped();
   struct Sum {
     uint64_t runs = 0;
     uint64_t prepared = 0;
     int64_t time = 0;
   };
   std::vector<std::vector<Sum>> sums;  // by plan, then position
-  for (const RecordedPlan& plan : recorder.plans()) {
+  for (const TimedPlan& plan : timer.plans()) {
     sums.emplace_back(plan.steps.size());
   }
-  for (const ThreadEvents& thread : recorder.threads()) {
+  for (const ThreadEvents& thread : timer.threads()) {
     std::vector<Sum*> around;  // the steps that contain the event
     for (const StepEvent& event : thread.steps) {
       around.resize(event.depth, nullptr);
@@ -68,10 +66,10 @@ std::vector<StepTiming> StepTrace::timings() {
   }
   std::vector<StepTiming> timings;
   for (size_t plan = 0; plan < sums.size(); ++plan) {
-    const RecordedPlan& recorded = recorder.plans()[plan];
+    const TimedPlan& recorded = timer.plans()[plan];
     for (size_t position = 0; position < sums[plan].size(); ++position) {
       const Sum& sum = sums[plan][position];
-      const RecordedPlan::Step& step = recorded.steps[position];
+      const TimedPlan::Step& step = recorded.steps[position];
       if (sum.runs > 0) {
         timings.push_back({recorded.name, position, name_of(step), step.node != nullptr ? print_node_line(*step.node) : "",
                            source_of(step), sum.runs, sum.prepared, static_cast<double>(sum.time) * 1e-9});

@@ -56,11 +56,11 @@ struct StepText {
 
 class TraceWriter {
  public:
-  explicit TraceWriter(const StepRecorder& recorder) : recorder_(recorder) {
-    for (const RecordedPlan& plan : recorder.plans()) {
+  explicit TraceWriter(const StepTimer& timer) : timer_(timer) {
+    for (const TimedPlan& plan : timer.plans()) {
       texts_.emplace_back();
       for (size_t position = 0; position < plan.steps.size(); ++position) {
-        const RecordedPlan::Step& step = plan.steps[position];
+        const TimedPlan::Step& step = plan.steps[position];
         std::string arguments = "\"plan\":" + quoted(plan.name) + ",\"step\":" + std::to_string(position);
         arguments += step.node != nullptr ? ",\"node\":" + quoted(print_node_line(*step.node)) : "";
         const std::string source = source_of(step);
@@ -73,7 +73,7 @@ class TraceWriter {
   std::string run() {
     uint64_t dropped = 0;
     add_metadata("process_name", 0, "sconce");
-    for (const ThreadEvents& thread : recorder_.threads()) {
+    for (const ThreadEvents& thread : timer_.threads()) {
       thread_ = thread.thread;
       dropped += thread.dropped;
       add_metadata("thread_name", thread_, "thread " + std::to_string(thread_));
@@ -100,7 +100,7 @@ class TraceWriter {
   };
 
   void add(const StepEvent& event) {
-    const RecordedPlan& plan = recorder_.plans()[event.plan];
+    const TimedPlan& plan = timer_.plans()[event.plan];
     end_runs(event.depth);
     if (event.position == StepEvent::kWholeRun) {
       runs_.push_back({event.depth, {}, event.begin});
@@ -124,7 +124,7 @@ class TraceWriter {
   }
 
   // Opens the loops and the iteration that run the step, and ends those that do not.
-  void enter_loops(OpenRun& run, const RecordedPlan::Step& step, int64_t now) {
+  void enter_loops(OpenRun& run, const TimedPlan::Step& step, int64_t now) {
     const std::vector<const Node*> loops = loops_around(step.loop);
     size_t common = 0;
     while (common < std::min(loops.size(), run.loops.size()) && run.loops[common].node == loops[common]) {
@@ -180,7 +180,7 @@ class TraceWriter {
     events_ += line;
   }
 
-  const StepRecorder& recorder_;
+  const StepTimer& timer_;
   const int64_t process_ = ::getpid();
   int64_t thread_ = 0;
   std::vector<std::vector<StepText>> texts_;  // by plan, then position
@@ -190,6 +190,6 @@ class TraceWriter {
 
 }  // namespace
 
-std::string trace_json(const StepRecorder& recorder) { return TraceWriter(recorder).run(); }
+std::string trace_json(const StepTimer& timer) { return TraceWriter(timer).run(); }
 
 }  // namespace sconce

@@ -1,6 +1,6 @@
 #include "training/backward/backward_programs.h"
 
-#include "trace/recording_conditions.h"
+#include "trace/tracing_conditions.h"
 
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -32,7 +32,7 @@ bool holds(PlanEntry& /*recorded*/) { return true; }
 
 struct BackwardPrograms::Recorded final : PlanEntry {
   BackwardProgram program;
-  std::vector<std::shared_ptr<CapturedGraph>> plans;  // of the program's stages; none with a compiler of the user's
+  std::vector<std::shared_ptr<TracedGraph>> plans;  // of the program's stages; none with a compiler of the user's
 
   bool is_ready() const override {
     return std::all_of(plans.begin(), plans.end(), [](const auto& plan) { return plan->is_ready(); });
@@ -109,14 +109,14 @@ std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWal
   made->pattern = pattern;
   const auto compile = [&](std::unique_ptr<Graph> graph, const CapturedSizes& sizes) -> std::shared_ptr<Program> {
     if (compiler_ == nullptr) {
-      made->plans.push_back(CapturedGraph::make(std::move(graph), "backward", options_, sizes));
+      made->plans.push_back(TracedGraph::make(std::move(graph), "backward", options_, sizes));
       return made->plans.back();
     }
     Compiled compiled = compiler_(std::move(graph));
     TORCH_CHECK(compiled != nullptr, "the compiler of backward returned nothing");
     return std::make_shared<CompiledByUser>(std::move(compiled));
   };
-  RecordedBackward recorded = record_backward(walk, pattern, results.size(), keeps_graph, compile);
+  TracedBackward recorded = record_backward(walk, pattern, results.size(), keeps_graph, compile);
   results = std::move(recorded.results);
   if (recorded.refusal) {
     made->refusal = recorded.refusal->reason;

@@ -1,9 +1,9 @@
 // BackwardPrograms: the plans of backwards, by what they depend on. The implementation of sconce::BackwardCache.
 #pragma once
 
-#include "executor/captured_graph.h"
 #include "executor/plan_table.h"
-#include "training/backward/record.h"
+#include "executor/traced_graph.h"
+#include "training/backward/trace_backward.h"
 
 #include <sconce/compiled_backward.h>
 

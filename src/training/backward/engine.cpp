@@ -1,6 +1,6 @@
 #include "training/backward/engine.h"
 
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 #include "training/backward/backward_programs.h"
 
 #include <c10/core/GradMode.h>
@@ -30,9 +30,9 @@ thread_local int backwards_running = 0;
 // Set while `execute` has prepared a backward that the programs are asked for: whether it creates a graph.
 thread_local std::optional<bool> asked_to_create_graph;
 
-// A recorder sees the operators that LibTorch's engine calls.
+// A tracer sees the operators that LibTorch's engine calls.
 bool takes_backwards() {
-  return current_programs != nullptr && backwards_running == 0 && RecordingScope::current() == nullptr;
+  return current_programs != nullptr && backwards_running == 0 && TracingScope::current() == nullptr;
 }
 
 // Takes the place of all nodes of a backward, so that what they call (hooks, final callbacks, errors) finds itself in a

@@ -1,6 +1,6 @@
 #include "training/backward/node_hooks.h"
 
-#include "trace/recording_conditions.h"
+#include "trace/tracing_conditions.h"
 
 #include <ATen/ops/add.h>
 

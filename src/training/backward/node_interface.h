@@ -7,7 +7,7 @@
 
 namespace sconce {
 
-// The interface calls the nodes' formulas, so that a recorder sees their operators. Where a formula raises, it returns
+// The interface calls the nodes' formulas, so that a tracer sees their operators. Where a formula raises, it returns
 // undefined gradients and sets `has_raised`: a node takes back what it has saved only if no error passes through it.
 std::unique_ptr<torch::dynamo::autograd::PyCompilerInterface> make_node_interface(bool& has_raised);
 

@@ -1,7 +1,7 @@
 // BackwardProgram: a recorded backward, ready to run for others like it.
 #pragma once
 
-#include "executor/captured_graph.h"
+#include "executor/traced_graph.h"
 #include "trace/symbolic_sizes.h"
 #include "trace/trace_key.h"
 #include "training/backward/walk.h"

@@ -1,7 +1,7 @@
-// BackwardSizes: the sizes of a walk as a recorder sees them.
+// BackwardSizes: the sizes of a walk as a tracer sees them.
 #pragma once
 
-#include "executor/captured_graph.h"
+#include "executor/traced_graph.h"
 #include "trace/size_pattern.h"
 #include "trace/symbolic_sizes.h"
 #include "training/backward/walk.h"

@@ -4,8 +4,8 @@
 #include "executor/joint/joint_node.h"
 #include "executor/joint/joint_result.h"
 #include "plan/autograd/backward_node.h"
-#include "trace/recorder.h"
 #include "trace/trace_key.h"
+#include "trace/tracer.h"
 #include "training/backward/node_hooks.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>

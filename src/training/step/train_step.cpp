@@ -1,7 +1,8 @@
 #include <sconce/train_step.h>
 
-#include "trace/recording_conditions.h"
+#include "trace/tracing_conditions.h"
 #include "trace/undone_writes.h"
+#include "training/step/changed_arguments.h"
 #include "training/step/train_trace.h"
 
 #include <sconce/captured_optimizer.h>
@@ -155,6 +156,12 @@ class TrainStep::Impl {
     if (std::any_of(arguments.tensors.begin(), arguments.tensors.end(), requires_grad)) {
       return run_eagerly(arguments, "an argument requires a gradient");
     }
+    if (!why_never_) {
+      why_never_ = why_arguments_may_change(module_.method("forward").graph());
+    }
+    if (*why_never_ != nullptr) {
+      return run_eagerly(arguments, *why_never_);
+    }
     if (const char* reason = why_not_now(parameters.tensors)) {
       return run_eagerly(arguments, reason);
     }
@@ -282,11 +289,12 @@ class TrainStep::Impl {
   torch::optim::Optimizer& optimizer_;
   CapturedOptimizer update_;
   const TrainOptions options_;
-  const BackwardCache backwards_;  // of calls without a plan
-  PlanTable table_;                // of TrainTraces
-  size_t calls_ = 0;               // since the optimizer's last step
-  uint64_t updated_by_plan_ = 0;   // calls whose plans updated the parameters
-  uint64_t updates_by_plan_ = 0;   // of parameters, in these
+  const BackwardCache backwards_;         // of calls without a plan
+  std::optional<const char*> why_never_;  // steps are recorded; null if they may be. Nothing before the first call
+  PlanTable table_;                       // of TrainTraces
+  size_t calls_ = 0;                      // since the optimizer's last step
+  uint64_t updated_by_plan_ = 0;          // calls whose plans updated the parameters
+  uint64_t updates_by_plan_ = 0;          // of parameters, in these
 };
 
 TrainStep::TrainStep(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options)

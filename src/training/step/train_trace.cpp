@@ -2,8 +2,8 @@
 
 #include "analysis/effects.h"
 #include "trace/backward_on_this_thread.h"
-#include "trace/recorder.h"
-#include "trace/recording_conditions.h"
+#include "trace/tracer.h"
+#include "trace/tracing_conditions.h"
 #include "training/backward/node_hooks.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -91,25 +91,25 @@ void TrainTrace::add_other_leaves(const at::Tensor& loss) {
 }
 
 void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss,
-                              const std::vector<c10::IValue>& traced, std::optional<double> clip_norm, Recorder& recorder,
+                              const std::vector<c10::IValue>& traced, std::optional<double> clip_norm, Tracer& tracer,
                               StepResult& result) {
   const BackwardOnThisThread on_this_thread;
-  const RecordingScope scope(recorder);
+  const TracingScope scope(tracer);
   const auto first_target = traced.begin() + static_cast<std::ptrdiff_t>(inputs_);
   const at::Tensor value = loss(module.forward({traced.begin(), first_target}), {first_target, traced.end()});
   if (history_has_hooks({value})) {
-    recorder.refuse("the model or the loss function registers a hook on a tensor that it computes");
+    tracer.refuse("the model or the loss function registers a hook on a tensor that it computes");
   }
   add_other_leaves(value);
   const std::vector<at::Tensor> gradients =
       torch::autograd::grad({value}, leaves_, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   result.loss = real_of(value).detach();
-  recorder.add_output(value.detach());
+  tracer.add_output(value.detach());
   std::vector<at::Tensor> defined;
   for (size_t i = 0; i < gradients.size(); ++i) {
     result.gradients.push_back(gradients[i].defined() ? real_of(gradients[i]) : at::Tensor());
     if (gradients[i].defined()) {
-      recorder.add_output(gradients[i]);
+      tracer.add_output(gradients[i]);
       gradients_.push_back(i);
       if (i < parameters_) {
         defined.push_back(gradients[i]);
@@ -117,7 +117,7 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
     }
   }
   if (clip_norm && !defined.empty()) {
-    recorder.add_output(clip_factor(defined, *clip_norm));
+    tracer.add_output(clip_factor(defined, *clip_norm));
   }
 }
 
@@ -139,31 +139,31 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   const auto sizes = pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr;
   trace->pattern = pattern;
   trace->guards = sizes;
-  Recorder recorder(sizes);
-  trace->run_recorded(module, loss, add_arguments(recorder, arguments, pattern, sizes),
-                      optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, recorder, result);
+  Tracer tracer(sizes);
+  trace->run_recorded(module, loss, add_arguments(tracer, arguments, pattern, sizes),
+                      optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, tracer, result);
   if (prints(module.method("forward").graph())) {
-    recorder.refuse("the module prints");
+    tracer.refuse("the module prints");
   }
   const bool has_others = trace->leaves_.size() > trace->parameters_;
   if (!trace->state_.holds()) {
-    recorder.refuse("a call changes an attribute of the module");
+    tracer.refuse("a call changes an attribute of the module");
   }
   if (hand_back_values(*module.script_module()._ivalue())) {
-    recorder.refuse("the module keeps a tensor or a size that it has computed in an attribute");
+    tracer.refuse("the module keeps a tensor or a size that it has computed in an attribute");
   }
   std::vector<at::Tensor> owned = trace->state_.tensors();
   owned.insert(owned.end(), parameters.tensors.begin(), parameters.tensors.end());
-  recorder.refuse_captured(owned);
-  trace->captured_ = recorder.captured();
-  if (recorder.refusal()) {
-    trace->refusal = recorder.refusal()->reason;
+  tracer.refuse_captured(owned);
+  trace->captured_ = tracer.captured();
+  if (tracer.refusal()) {
+    trace->refusal = tracer.refusal()->reason;
     trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
     return trace;
   }
   trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
   const CapturedSizes captured_sizes = sizes != nullptr ? CapturedSizes::of(*sizes) : CapturedSizes();
-  std::unique_ptr<Graph> graph = recorder.finish(/*has_facts=*/true);
+  std::unique_ptr<Graph> graph = tracer.finish(/*has_facts=*/true);
   CompileSettings::Complete complete;
   if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {
     std::vector<at::Tensor> operands = arguments.tensors;
@@ -173,15 +173,15 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   const size_t used = 1 + trace->gradients_.size();
   if (trace->update_ != nullptr) {
     const size_t gathered = parameters.tensors.front().is_cpu() ? 0 : kGatheredBytes;
-    complete = [updates = trace->update_->declare(*graph, recorder.symbols()), is_exact = module.options().exact(),
-                gathered](Graph& whole, bool has_kernels, PassRunner& runner) {
+    complete = [updates = trace->update_->declare(*graph, tracer.symbols()), is_exact = module.options().exact(), gathered](
+                   Graph& whole, bool has_kernels, PassRunner& runner) {
       place_updates(whole, updates, has_kernels, is_exact, gathered, runner);
     };
   } else if (graph->outputs().size() > used) {
     graph->body().remove_return(used);  // the factor that clips
   }
   trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
-  trace->plan_ = CapturedGraph::make(std::move(graph), "train step", module.options(), captured_sizes, std::move(complete));
+  trace->plan_ = TracedGraph::make(std::move(graph), "train step", module.options(), captured_sizes, std::move(complete));
   return trace;
 }
 

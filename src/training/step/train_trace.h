@@ -2,8 +2,8 @@
 // plan.
 #pragma once
 
-#include "executor/captured_graph.h"
 #include "executor/plan_table.h"
+#include "executor/traced_graph.h"
 #include "trace/call_arguments.h"
 #include "trace/module_state.h"
 #include "trace/operands_key.h"
@@ -19,7 +19,7 @@
 
 namespace sconce {
 
-class Recorder;
+class Tracer;
 
 // What a step is called with: the inputs of the module, then the targets.
 struct StepArguments : CallArguments {
@@ -73,10 +73,10 @@ class TrainTrace final : public PlanEntry {
  private:
   TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
   void add_other_leaves(const at::Tensor& loss);
-  // Runs forward, loss and backward in the recorder's scope, and adds the outputs of its graph. With a norm, the last output
+  // Runs forward, loss and backward in the tracer's scope, and adds the outputs of its graph. With a norm, the last output
   // is the factor that clips the gradients.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
-                    std::optional<double> clip_norm, Recorder& recorder, StepResult& result);
+                    std::optional<double> clip_norm, Tracer& tracer, StepResult& result);
   // Returns the tensors that the plan is given in a call, without the arguments.
   std::vector<at::Tensor> own_operands() const;
 
@@ -89,7 +89,7 @@ class TrainTrace final : public PlanEntry {
   OperandsKey operands_key_;
   std::vector<size_t> gradients_;       // per output of the recorded graph after the loss: the leaf
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
-  std::shared_ptr<CapturedGraph> plan_;
+  std::shared_ptr<TracedGraph> plan_;
 };
 
 }  // namespace sconce

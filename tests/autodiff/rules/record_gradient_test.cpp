@@ -5,7 +5,7 @@
 #include "tests/autodiff/rules/schema_calls.h"
 #include "tests/support/graphs.h"
 #include "tests/support/operator_cases.h"
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include <sconce/compiled_backward.h>
 
@@ -444,11 +444,11 @@ TEST(RecordGradient, TouchesNeitherThreadNorRandomNumbers) {
   at::manual_seed(3);
   {
     const at::NoGradGuard no_grad;
-    Recorder recorder;
-    const RecordingScope scope(recorder);
+    Tracer tracer;
+    const TracingScope scope(tracer);
     EXPECT_EQ(record_gradient({&op_named("aten::special_i1"), {matrix()}}).refusal, "");
     EXPECT_FALSE(at::GradMode::is_enabled());
-    EXPECT_EQ(recorder.graph().node_count(), 0U);
+    EXPECT_EQ(tracer.graph().node_count(), 0U);
   }
   EXPECT_TRUE(at::rand({2}).equal(expected));
 }

@@ -1,4 +1,4 @@
-#include "executor/captured_graph.h"
+#include "executor/traced_graph.h"
 
 #include "base/compile_queue.h"
 #include "base/exception_message.h"
@@ -17,16 +17,16 @@
 
 namespace sconce {
 
-std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                                                   CapturedSizes sizes, CompileSettings::Complete complete) {
-  const std::shared_ptr<CapturedGraph> made(
-      new CapturedGraph(std::move(graph), std::move(name), options, std::move(sizes), std::move(complete)));
+std::shared_ptr<TracedGraph> TracedGraph::make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
+                                               CapturedSizes sizes, CompileSettings::Complete complete) {
+  const std::shared_ptr<TracedGraph> made(
+      new TracedGraph(std::move(graph), std::move(name), options, std::move(sizes), std::move(complete)));
   bool is_submitted = false;
   if (options.compile() != CompileMode::kBlocking) {
     start_frontend();
     is_submitted = CompileQueue::of_process().submit([weak = std::weak_ptr(made)] {
       use_one_intra_op_thread();
-      if (const std::shared_ptr<CapturedGraph> captured = weak.lock()) {
+      if (const std::shared_ptr<TracedGraph> captured = weak.lock()) {
         captured->compile();
       }
     });
@@ -37,8 +37,8 @@ std::shared_ptr<CapturedGraph> CapturedGraph::make(std::unique_ptr<Graph> graph,
   return made;
 }
 
-CapturedGraph::CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes,
-                             CompileSettings::Complete complete)
+TracedGraph::TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes,
+                         CompileSettings::Complete complete)
     : name_(std::move(name)),
       options_(options),
       sizes_(std::move(sizes)),
@@ -46,9 +46,9 @@ CapturedGraph::CapturedGraph(std::unique_ptr<Graph> graph, std::string name, con
       callees_(CalleeTable::make(options)),
       graph_(std::move(graph)),
       complete_(std::move(complete)) {}
-CapturedGraph::~CapturedGraph() = default;
+TracedGraph::~TracedGraph() = default;
 
-void CapturedGraph::run(torch::jit::Stack& stack) {
+void TracedGraph::run(torch::jit::Stack& stack) {
   const Plan* plan = plan_.load(std::memory_order_acquire);
   TORCH_INTERNAL_ASSERT(plan != nullptr, name_, " has no plan");
   const at::NoGradGuard no_grad;
@@ -56,7 +56,7 @@ void CapturedGraph::run(torch::jit::Stack& stack) {
   run_plan(*plan, stack, AutogradUse::kNone);
 }
 
-std::string CapturedGraph::why_no_plan() const {
+std::string TracedGraph::why_no_plan() const {
   if (!is_refused_.load(std::memory_order_acquire)) {
     return "its plan is being compiled";
   }
@@ -64,11 +64,11 @@ std::string CapturedGraph::why_no_plan() const {
   return "it has no plan: " + (compiled_.refusals.empty() ? "out of memory" : compiled_.refusals.back().reason);
 }
 
-void CapturedGraph::compile() noexcept {
+void TracedGraph::compile() noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   // Others ask for the reason after this.
   struct Ending {
-    CapturedGraph& graph;
+    TracedGraph& graph;
     ~Ending() { graph.is_refused_.store(!graph.is_ready(), std::memory_order_release); }
   } const ending{*this};
   try {
@@ -98,7 +98,7 @@ void CapturedGraph::compile() noexcept {
   }
 }
 
-Explanation CapturedGraph::explain() const {
+Explanation TracedGraph::explain() const {
   Explanation explanation;
   explanation.method = name_;
   explanation.nodes = nodes_;
@@ -120,7 +120,7 @@ Explanation CapturedGraph::explain() const {
 }
 
 // A job that waits takes the lock when it runs; one that runs has it.
-void CapturedGraph::wait_for_compile() const {
+void TracedGraph::wait_for_compile() const {
   CompileQueue::of_process().run_and_wait([] {});
 }
 

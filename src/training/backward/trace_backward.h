@@ -16,7 +16,7 @@ namespace sconce {
 // Compiles the graph of a stage. Its inputs are sizes, then tensors.
 using CompileStage = std::function<std::shared_ptr<Program>(std::unique_ptr<Graph> graph, const CapturedSizes& sizes)>;
 
-struct RecordedBackward {
+struct TracedBackward {
   BackwardProgram program;  // of no use if it was refused
   std::optional<Refusal> refusal;
   torch::autograd::variable_list results;  // of autograd::grad
@@ -24,7 +24,7 @@ struct RecordedBackward {
 
 // Runs the walk's backward on this thread and records it for the sizes of a pattern, which admits the walk's. `results`: how
 // many gradients are asked for. Throws what the engine throws.
-RecordedBackward record_backward(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
-                                 const CompileStage& compile);
+TracedBackward record_backward(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+                               const CompileStage& compile);
 
 }  // namespace sconce

@@ -1,6 +1,6 @@
-#include "training/backward/record.h"
+#include "training/backward/trace_backward.h"
 
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 #include "training/backward/node_hooks.h"
 #include "training/backward/node_interface.h"
 #include "training/backward/sizes.h"
@@ -18,17 +18,17 @@ using torch::autograd::variable_list;
 
 // Runs the calls of a walk as the engine would, and records what it can. Host code ends a stage: what is needed after it
 // leaves one graph, and enters the next.
-class BackwardRecorder {
+class BackwardTracer {
  public:
-  BackwardRecorder(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
-                   const CompileStage& compile)
+  BackwardTracer(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+                 const CompileStage& compile)
       : walk_(walk), sizes_(walk, pattern), keeps_graph_(keeps_graph), compile_(compile) {
     recorded_.program.symbols = sizes_.symbols();
     recorded_.results.resize(results);
     begin_stage();
   }
 
-  RecordedBackward run() {
+  TracedBackward run() {
     dynamo::TraceState state(sizes_.saved_numbers(), 0);
     for (size_t i = 0; i < walk_.calls().size(); ++i) {
       run(i, state);
@@ -97,7 +97,7 @@ class BackwardRecorder {
     const std::lock_guard<std::mutex> lock(one_at_a_time);
     bool has_raised = false;
     const dynamo::PyCompilerGuard guard(make_node_interface(has_raised));
-    const RecordingScope scope(*recorder_);
+    const TracingScope scope(*tracer_);
     dynamo::SwapSavedVariables saved(walk_.compiler(), state, nullptr, *call.entry);
     variable_list results = call.node->apply_with_saved(gradients, saved);
     if (has_raised) {
@@ -108,7 +108,7 @@ class BackwardRecorder {
   }
 
   void pass_on(const torch::autograd::Edge& edge, const at::Tensor& gradient) {
-    const RecordingScope scope(*recorder_);
+    const TracingScope scope(*tracer_);
     variable_list& inputs = incoming_[index_of(*edge.function)];
     inputs.resize(edge.function->num_inputs());
     at::Tensor& sum = inputs[edge.input_nr];
@@ -134,13 +134,13 @@ class BackwardRecorder {
   // ---- stages -------------------------------------------------------------------------------------------------------
 
   void begin_stage() {
-    recorder_ = std::make_unique<Recorder>(sizes_.symbols());
+    tracer_ = std::make_unique<Tracer>(sizes_.symbols());
     stage_ = {};
     slots_.clear();
     kept_.clear();
     for (size_t i = 0; i < walk_.tensors().size(); ++i) {
       walk_.compiler().tensor_args.lookup(walk_.saved_tensors()[i]).proxy_tensor =
-          recorder_->add_saved(walk_.tensors()[i], sizes_.facts_of_saved(i));
+          tracer_->add_saved(walk_.tensors()[i], sizes_.facts_of_saved(i));
     }
   }
 
@@ -181,13 +181,13 @@ class BackwardRecorder {
 
   void end_stage(std::optional<HostCall> host) {
     stage_.host = std::move(host);
-    if (!recorded_.refusal && recorder_->refusal()) {
-      recorded_.refusal = recorder_->refusal();
-    } else if (!recorded_.refusal && !recorder_->captured().empty()) {
+    if (!recorded_.refusal && tracer_->refusal()) {
+      recorded_.refusal = tracer_->refusal();
+    } else if (!recorded_.refusal && !tracer_->captured().empty()) {
       recorded_.refusal = Refusal::because("a node computes with a tensor that it has not saved");
     }
     if (!recorded_.refusal && !stage_.given.empty()) {
-      std::unique_ptr<Graph> graph = recorder_->finish(/*has_facts=*/true);
+      std::unique_ptr<Graph> graph = tracer_->finish(/*has_facts=*/true);
       drop_unused_inputs(*graph);
       stage_.graph = compile_(std::move(graph), sizes_.captured(stage_.sizes));
     }
@@ -197,7 +197,7 @@ class BackwardRecorder {
   // The inputs of a graph are all symbols, all tensors of the walk, then slots.
   void drop_unused_inputs(Graph& graph) {
     std::vector<size_t> taken;
-    const size_t symbols = recorder_->symbols();
+    const size_t symbols = tracer_->symbols();
     const size_t tensors = walk_.tensors().size();
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       if (!graph.inputs()[i]->has_uses()) {
@@ -226,9 +226,9 @@ class BackwardRecorder {
     const auto [found, is_new] = slots_.try_emplace(keys_of(tensor), reals_.size());
     if (is_new) {
       kept_.push_back(tensor);
-      const TensorFacts* facts = recorder_->symbolic_facts(tensor);
+      const TensorFacts* facts = tracer_->symbolic_facts(tensor);
       add_slot(real_tensor_of(tensor), facts != nullptr ? std::optional(*facts) : std::nullopt);
-      recorder_->add_output(tensor);
+      tracer_->add_output(tensor);
       stage_.given.push_back(found->second);
     }
     return found->second;
@@ -289,7 +289,7 @@ class BackwardRecorder {
         const auto found = std::find(stage_.taken.begin(), stage_.taken.end(), *slot);
         if (found == stage_.taken.end()) {
           stage_.taken.push_back(*slot);
-          entered_.push_back(recorder_->add_saved(reals_[*slot], slot_facts_[*slot]));
+          entered_.push_back(tracer_->add_saved(reals_[*slot], slot_facts_[*slot]));
           slots_.emplace(keys_of(entered_.back()), *slot);
           tensors.back() = entered_.back();
         } else {
@@ -311,8 +311,8 @@ class BackwardRecorder {
   at::Tensor real_tensor_of(const at::Tensor& tensor) const {
     const TraceTensor* traced = TraceTensor::of(tensor);
     const Value* value = traced != nullptr ? traced->value() : nullptr;
-    const bool is_input = value != nullptr && value->node() == recorder_->graph().body().param_node();
-    const size_t index = is_input ? value->offset() - recorder_->symbols() : 0;
+    const bool is_input = value != nullptr && value->node() == tracer_->graph().body().param_node();
+    const size_t index = is_input ? value->offset() - tracer_->symbols() : 0;
     return is_input && index < walk_.tensors().size() ? walk_.tensors()[index] : real_of(tensor);
   }
 
@@ -320,13 +320,13 @@ class BackwardRecorder {
   const BackwardSizes sizes_;
   const bool keeps_graph_;
   const CompileStage& compile_;
-  RecordedBackward recorded_;
+  TracedBackward recorded_;
   std::unordered_map<const torch::autograd::Node*, size_t> indices_;  // of the walk's calls
   std::map<size_t, variable_list> incoming_;                          // by call
   variable_list reals_;                                               // by slot
   std::vector<std::optional<TensorFacts>> slot_facts_;                // by slot; of symbolic sizes
   // Of the current stage:
-  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Tracer> tracer_;
   BackwardStage stage_;
   std::unordered_map<const void*, size_t> slots_;
   variable_list kept_;     // what `slots_` has an address of
@@ -335,9 +335,9 @@ class BackwardRecorder {
 
 }  // namespace
 
-RecordedBackward record_backward(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
-                                 const CompileStage& compile) {
-  return BackwardRecorder(walk, pattern, results, keeps_graph, compile).run();
+TracedBackward record_backward(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+                               const CompileStage& compile) {
+  return BackwardTracer(walk, pattern, results, keeps_graph, compile).run();
 }
 
 }  // namespace sconce

@@ -1,4 +1,4 @@
-// Recorder: writes down the ATen operators that a thread calls, as a graph.
+// Tracer: writes down the ATen operators that a thread calls, as a graph.
 #pragma once
 
 #include "base/expected.h"
@@ -24,33 +24,33 @@
 
 namespace sconce {
 
-// Within a RecordingScope, each operator that reaches DispatchKey::Fake runs on the real tensors, and then becomes a node.
+// Within a TracingScope, each operator that reaches DispatchKey::Fake runs on the real tensors, and then becomes a node.
 // That is below autograd and autocast: composed operators arrive as the operators that they are composed of, and backward
 // formulas of LibTorch as the operators that they call. Factories and random operators are recorded, too.
 //
 // A trace is a run: its results are those of eager execution, and what it writes is written once. What cannot be recorded
-// (`.item()`, results whose sizes depend on data) still runs. The recorder then keeps a refusal, and records no more.
+// (`.item()`, results whose sizes depend on data) still runs. The tracer then keeps a refusal, and records no more.
 //
 // Used by one thread.
-class Recorder {
+class Tracer {
  public:
   // `sizes`: the first inputs of the graph are then its symbols, as integers; null if every run has the sizes of this one.
-  explicit Recorder(std::shared_ptr<SymbolicSizes> sizes = nullptr);
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
+  explicit Tracer(std::shared_ptr<SymbolicSizes> sizes = nullptr);
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
 
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
   // `real`: what the trace computes with it, autograd records for `real`.
   at::Tensor add_argument(const at::Tensor& real);
   // The same for a tensor that is a leaf of the trace, and shares nothing that autograd knows. `symbolic`: its sizes and
-  // strides in a recorder with symbols.
+  // strides in a tracer with symbols.
   at::Tensor add_leaf(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
   // The same for what a node has saved: formulas read whether it requires a gradient.
   at::Tensor add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
   // Adds an input for the gradient of a tensor of the trace, after the captured ones. `like` has its sizes and dtype; later
   // runs have these, and strides of a tensor without gaps in the order of `like`.
   at::Tensor add_gradient(const at::Tensor& like);
-  // Returns what is known of a tensor of a recorder with symbols; null if it is not of this trace.
+  // Returns what is known of a tensor of a tracer with symbols; null if it is not of this trace.
   const TensorFacts* symbolic_facts(const at::Tensor& tensor) const;
   // How many inputs of the graph come before the tensors.
   size_t symbols() const { return shapes_ ? shapes_->sizes().values().size() : 0; }
@@ -92,7 +92,7 @@ class Recorder {
   void refuse(std::string reason);
   std::optional<Refusal> refusal() const;
 
-  // Returns whether an operator ran in another grad mode, or inference mode, than the recorder was made in.
+  // Returns whether an operator ran in another grad mode, or inference mode, than the tracer was made in.
   bool switches_grad_mode() const { return switches_grad_mode_; }
 
   Graph& graph() { return *graph_; }
@@ -102,7 +102,7 @@ class Recorder {
   std::unique_ptr<Graph> finish(bool has_facts = false);
 
  private:
-  friend class RecordingScope;
+  friend class TracingScope;
   Value* add_input(const at::Tensor& real, const std::optional<TensorFacts>& symbolic);
   void note_facts(Value* value, const at::Tensor& real);
   void note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given);
@@ -115,7 +115,7 @@ class Recorder {
   void keep_contents_of(const at::Tensor& tensor);
   c10::IValue wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory);
 
-  const uint64_t number_;  // no two recorders of a process have the same
+  const uint64_t number_;  // no two tracers of a process have the same
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   std::unordered_set<const Value*> without_contents_;      // fresh memory that no operator has used yet
   std::unordered_map<const Value*, at::Tensor> contents_;  // of such memory, before the call that is recorded
@@ -149,29 +149,29 @@ at::Tensor real_of(const at::Tensor& tensor);
 // Replaces tensors and sizes of a trace, also those in lists, by what they are in this run.
 c10::IValue without_trace(const c10::IValue& value);
 
-// Makes a recorder the one of this thread. Scopes nest: operators reach the inner one's recorder.
-class RecordingScope {
+// Makes a tracer the one of this thread. Scopes nest: operators reach the inner one's tracer.
+class TracingScope {
  public:
-  explicit RecordingScope(Recorder& recorder);
-  ~RecordingScope();
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
+  explicit TracingScope(Tracer& tracer);
+  ~TracingScope();
+  TracingScope(const TracingScope&) = delete;
+  TracingScope& operator=(const TracingScope&) = delete;
 
-  // The recorder of this thread's innermost scope; null outside of all.
-  static Recorder* current();
-  // Refuses the trace of a recorder, or without a number the traces of all threads. `reason` must outlive them.
+  // The tracer of this thread's innermost scope; null outside of all.
+  static Tracer* current();
+  // Refuses the trace of a tracer, or without a number the traces of all threads. `reason` must outlive them.
   static void refuse(std::optional<uint64_t> number, const char* reason);
 
  private:
-  Recorder& recorder_;
-  Recorder* const outer_;
+  Tracer& tracer_;
+  Tracer* const outer_;
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
-// Hides operators of this thread from its recorder, such as those with which a compile computes constants.
-class PausedRecording {
+// Hides operators of this thread from its tracer, such as those with which a compile computes constants.
+class PausedTracing {
  public:
-  PausedRecording() : exclude_(c10::DispatchKeySet(c10::DispatchKey::Fake)) {}
+  PausedTracing() : exclude_(c10::DispatchKeySet(c10::DispatchKey::Fake)) {}
 
  private:
   c10::impl::ExcludeDispatchKeyGuard exclude_;

@@ -1,4 +1,4 @@
-// StepRecorder: the times of all steps that run, on all threads.
+// StepTimer: the times of all steps that run, on all threads.
 #pragma once
 
 #include "plan/plan.h"
@@ -20,16 +20,16 @@ namespace sconce {
 // A step that ran, or a whole run of a plan.
 struct StepEvent {
   static constexpr uint32_t kWholeRun = UINT32_MAX;
-  uint32_t plan;      // index in StepRecorder::plans
+  uint32_t plan;      // index in StepTimer::plans
   uint32_t position;  // of the step, or kWholeRun
   uint32_t depth;     // the number of events around it
   bool is_prepared = false;
-  int64_t begin;  // nanoseconds since the recorder was made
+  int64_t begin;  // nanoseconds since the timer was made
   int64_t end = 0;
 };
 
 // What is known about a plan after it was destroyed. Nodes belong to the graph.
-struct RecordedPlan {
+struct TimedPlan {
   struct Step {
     const Node* node;
     const Node* loop;
@@ -47,15 +47,15 @@ struct ThreadEvents {
   uint32_t depth = 0;
 };
 
-// The process has at most one active recorder, which is told of every run that begins. A run without a recorder reads one
+// The process has at most one active timer, which is told of every run that begins. A run without a timer reads one
 // flag.
-class StepRecorder {
+class StepTimer {
  public:
-  // Begins to record. Throws c10::Error if there is an active recorder. `max_steps`: by thread; later ones are dropped.
-  explicit StepRecorder(size_t max_steps);
-  ~StepRecorder() { stop(); }
-  StepRecorder(const StepRecorder&) = delete;
-  StepRecorder& operator=(const StepRecorder&) = delete;
+  // Begins to record. Throws c10::Error if there is an active timer. `max_steps`: by thread; later ones are dropped.
+  explicit StepTimer(size_t max_steps);
+  ~StepTimer() { stop(); }
+  StepTimer(const StepTimer&) = delete;
+  StepTimer& operator=(const StepTimer&) = delete;
 
   static bool is_active() { return is_active_.load(std::memory_order_relaxed); }
   // Returns whether an event was dropped.
@@ -64,11 +64,11 @@ class StepRecorder {
   void stop();
 
   // ---- after `stop`
-  const std::vector<RecordedPlan>& plans() const { return plans_; }
+  const std::vector<TimedPlan>& plans() const { return plans_; }
   const std::deque<ThreadEvents>& threads() const { return threads_; }
 
  private:
-  friend class RecordedRun;
+  friend class TimedRun;
   int64_t now() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count();
   }
@@ -81,23 +81,23 @@ class StepRecorder {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   size_t runs_ = 0;  // that are recorded now
   std::condition_variable last_run_ended_;
-  std::vector<RecordedPlan> plans_;
+  std::vector<TimedPlan> plans_;
   std::unordered_map<uint64_t, uint32_t> indices_;  // of plans, by id
   std::deque<ThreadEvents> threads_;
   std::map<int64_t, ThreadEvents*> by_thread_;
 };
 
 // Records one run, and its steps in slices (run_plan.cpp).
-class RecordedRun {
+class TimedRun {
  public:
-  explicit RecordedRun(const Plan& plan);
-  ~RecordedRun();
-  RecordedRun(const RecordedRun&) = delete;
-  RecordedRun& operator=(const RecordedRun&) = delete;
+  explicit TimedRun(const Plan& plan);
+  ~TimedRun();
+  TimedRun(const TimedRun&) = delete;
+  TimedRun& operator=(const TimedRun&) = delete;
 
   class Slice {
    public:
-    Slice(RecordedRun& run, size_t position) : run_(run), event_(run.begin(static_cast<uint32_t>(position))) {}
+    Slice(TimedRun& run, size_t position) : run_(run), event_(run.begin(static_cast<uint32_t>(position))) {}
     ~Slice() { run_.end(event_); }
     Slice(const Slice&) = delete;
     Slice& operator=(const Slice&) = delete;
@@ -108,7 +108,7 @@ class RecordedRun {
     }
 
    private:
-    RecordedRun& run_;
+    TimedRun& run_;
     StepEvent* const event_;
   };
 
@@ -117,7 +117,7 @@ class RecordedRun {
   StepEvent* begin(uint32_t position);
   void end(StepEvent* event);
 
-  StepRecorder* recorder_;  // null if recording stopped before the run began
+  StepTimer* timer_;  // null if recording stopped before the run began
   ThreadEvents* events_ = nullptr;
   uint32_t plan_ = 0;
   StepEvent* whole_ = nullptr;

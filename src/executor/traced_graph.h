@@ -1,4 +1,4 @@
-// CapturedGraph: runs a graph that a recorder wrote, for calls that its owner has checked.
+// TracedGraph: runs a graph that a tracer wrote, for calls that its owner has checked.
 #pragma once
 
 #include "executor/callee_table.h"
@@ -18,12 +18,12 @@ namespace sconce {
 
 // The facts on the graph's inputs hold in every run, so that there is one plan and no argument spec. The graph was recorded
 // below autograd and autocast, and runs without both. Thread-safe.
-class CapturedGraph final : public Program, public std::enable_shared_from_this<CapturedGraph> {
+class TracedGraph final : public Program, public std::enable_shared_from_this<TracedGraph> {
  public:
   // Begins to compile: in the background, or here with CompileMode::kBlocking.
-  static std::shared_ptr<CapturedGraph> make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                                             CapturedSizes sizes = {}, CompileSettings::Complete complete = {});
-  ~CapturedGraph() override;
+  static std::shared_ptr<TracedGraph> make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
+                                           CapturedSizes sizes = {}, CompileSettings::Complete complete = {});
+  ~TracedGraph() override;
 
   // Returns whether there is a plan. There is none yet, or none at all if the compile was refused.
   bool is_ready() const { return plan_.load(std::memory_order_acquire) != nullptr; }
@@ -36,8 +36,8 @@ class CapturedGraph final : public Program, public std::enable_shared_from_this<
   void wait_for_compile() const;
 
  private:
-  CapturedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes,
-                CompileSettings::Complete complete);
+  TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes,
+              CompileSettings::Complete complete);
   void compile() noexcept;
 
   const std::string name_;

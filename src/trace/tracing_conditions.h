@@ -1,4 +1,4 @@
-// Conditions of recordings that are not part of a call's key.
+// Conditions of traces that are not part of a call's key.
 #pragma once
 
 #include <ATen/core/Tensor.h>

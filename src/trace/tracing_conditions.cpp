@@ -1,4 +1,4 @@
-#include "trace/recording_conditions.h"
+#include "trace/tracing_conditions.h"
 
 #include "base/storage_of.h"
 

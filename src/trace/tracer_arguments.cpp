@@ -1,5 +1,5 @@
-// What a recorder does with the arguments of the function that it records.
-#include "trace/recorder.h"
+// What a tracer does with the arguments of the function that it records.
+#include "trace/tracer.h"
 
 #include <ATen/ops/as_strided.h>
 #include <c10/core/GradMode.h>
@@ -23,7 +23,7 @@ at::Tensor as_view_of(const at::Tensor& base, const at::Tensor& real, bool requi
 
 }  // namespace
 
-at::Tensor Recorder::add_leaf(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
+at::Tensor Tracer::add_leaf(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   for (const Argument& argument : arguments_) {
     if (argument.real.is_same(real)) {
       add_input(real, symbolic);  // which nothing reads
@@ -40,7 +40,7 @@ at::Tensor Recorder::add_leaf(const at::Tensor& real, const std::optional<Tensor
   return traced;
 }
 
-at::Tensor Recorder::add_argument(const at::Tensor& real) {
+at::Tensor Tracer::add_argument(const at::Tensor& real) {
   if (!real.defined()) {
     refuse("an argument is undefined");
     return real;
@@ -69,7 +69,7 @@ at::Tensor Recorder::add_argument(const at::Tensor& real) {
   return traced;
 }
 
-std::vector<torch::autograd::Node*> Recorder::argument_nodes() const {
+std::vector<torch::autograd::Node*> Tracer::argument_nodes() const {
   std::vector<torch::autograd::Node*> nodes;
   for (const Argument& argument : arguments_) {
     if (argument.edge.is_valid()) {
@@ -80,7 +80,7 @@ std::vector<torch::autograd::Node*> Recorder::argument_nodes() const {
 }
 
 // Tensors of the trace, and what stands for them outside of it.
-class Recorder::HandedOut {
+class Tracer::HandedOut {
  public:
   explicit HandedOut(const std::vector<Argument>& arguments) {
     for (const Argument& argument : arguments) {
@@ -135,7 +135,7 @@ class Recorder::HandedOut {
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;
 };
 
-std::vector<at::Tensor> Recorder::handed_out(const std::vector<at::Tensor>& results) const {
+std::vector<at::Tensor> Tracer::handed_out(const std::vector<at::Tensor>& results) const {
   HandedOut handed_out(arguments_);
   std::vector<at::Tensor> outside;
   for (const at::Tensor& result : results) {
@@ -145,7 +145,7 @@ std::vector<at::Tensor> Recorder::handed_out(const std::vector<at::Tensor>& resu
 }
 
 // Gives the argument the sizes, strides and memory that the trace has given it in place.
-void Recorder::hand_back_form(const Argument& argument) const {
+void Tracer::hand_back_form(const Argument& argument) const {
   const TraceTensor* traced = TraceTensor::of(argument.traced);
   const at::Tensor& changed = traced->real();
   if (changed.layout() == c10::kStrided && argument.real.layout() == c10::kStrided &&
@@ -155,7 +155,7 @@ void Recorder::hand_back_form(const Argument& argument) const {
   }
 }
 
-void Recorder::hand_back_gradient_edges() {
+void Tracer::hand_back_gradient_edges() {
   for (const Argument& argument : arguments_) {
     hand_back_form(argument);
     if (argument.traced.is_leaf() && argument.real.is_leaf() && !argument.traced.grad().is_same(argument.real.grad())) {
@@ -183,7 +183,7 @@ void Recorder::hand_back_gradient_edges() {
   }
 }
 
-bool Recorder::is_argument(const at::Tensor& tensor) const {
+bool Tracer::is_argument(const at::Tensor& tensor) const {
   return is_saved_ || std::any_of(arguments_.begin(), arguments_.end(),
                                   [&](const Argument& argument) { return argument.traced.is_same(tensor); });
 }

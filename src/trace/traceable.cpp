@@ -1,4 +1,4 @@
-#include "trace/recordable.h"
+#include "trace/traceable.h"
 
 #include "trace/trace_tensor.h"
 
@@ -59,7 +59,7 @@ bool is_one_of(const Op& op, const std::unordered_set<std::string_view>& names) 
 
 }  // namespace
 
-std::string why_not_recordable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   const c10::FunctionSchema& schema = op.schema();
   if (record_of(op.operator_name()) == nullptr) {
     return "TorchScript cannot call it";
@@ -100,11 +100,11 @@ bool reads_number(const c10::OperatorHandle& op) {
   return names.count(op.operator_name().name) != 0;
 }
 
-RecordedCall recorded_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+TracedCall traced_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   const auto number = std::find_if(arguments.begin(), arguments.end(), is_number_as_tensor);
   if (number != arguments.end()) {
     if (const Op* found = with_number(op, static_cast<size_t>(number - arguments.begin()))) {
-      RecordedCall call{found, arguments};
+      TracedCall call{found, arguments};
       const c10::Scalar scalar = at::_local_scalar_dense(number->toTensor());
       call.arguments[static_cast<size_t>(number - arguments.begin())] = c10::IValue(scalar);
       return call;

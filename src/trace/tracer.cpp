@@ -1,9 +1,9 @@
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include "analysis/effects.h"
 #include "ir/schema_match.h"
-#include "trace/recordable.h"
-#include "trace/recording_conditions.h"
+#include "trace/traceable.h"
+#include "trace/tracing_conditions.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -22,29 +22,29 @@
 namespace sconce {
 namespace {
 
-constexpr const char* kRanElsewhere = "an operator ran on another thread, where the recorder does not see it";
+constexpr const char* kRanElsewhere = "an operator ran on another thread, where the tracer does not see it";
 
-thread_local Recorder* current_recorder = nullptr;
+thread_local Tracer* current_tracer = nullptr;
 
 void run_unrecorded(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const PausedRecording paused;
+  const PausedTracing paused;
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   op.callBoxed(stack);
 }
 
 void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
-  if (current_recorder != nullptr) {
-    current_recorder->run(op, *stack);
+  if (current_tracer != nullptr) {
+    current_tracer->run(op, *stack);
     return;
   }
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   if (c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::Fake)) {
-    RecordingScope::refuse({}, kRanElsewhere);  // that of the thread that started this one is not known
+    TracingScope::refuse({}, kRanElsewhere);  // that of the thread that started this one is not known
   }
   std::for_each(first, stack->end(), [](const c10::IValue& value) {
     const TraceTensor* traced = value.isTensor() ? TraceTensor::of(value.toTensor()) : nullptr;
     if (traced != nullptr) {
-      RecordingScope::refuse(traced->recorder(), kRanElsewhere);
+      TracingScope::refuse(traced->tracer(), kRanElsewhere);
     }
   });
   // Else the trace has ended: autograd saved its tensors, and now computes gradients with them.
@@ -91,49 +91,49 @@ at::Tensor real_of(const at::Tensor& tensor) {
   return traced != nullptr ? traced->real() : tensor;
 }
 
-// ---- RecordingScope -------------------------------------------------------------------------------------------------
+// ---- TracingScope -------------------------------------------------------------------------------------------------
 
-// The recorders of all threads.
-struct ActiveRecorders {
+// The tracers of all threads.
+struct ActiveTracers {
   std::mutex mutex;
-  std::unordered_multiset<Recorder*> recorders;
-  static ActiveRecorders& get() {
-    static auto& active = *new ActiveRecorders();
+  std::unordered_multiset<Tracer*> tracers;
+  static ActiveTracers& get() {
+    static auto& active = *new ActiveTracers();
     return active;
   }
 };
 
-RecordingScope::RecordingScope(Recorder& recorder)
-    : recorder_(recorder),
-      outer_(std::exchange(current_recorder, &recorder)),
+TracingScope::TracingScope(Tracer& tracer)
+    : tracer_(tracer),
+      outer_(std::exchange(current_tracer, &tracer)),
       include_(c10::DispatchKeySet(c10::DispatchKey::Fake)) {
-  ActiveRecorders& active = ActiveRecorders::get();
+  ActiveTracers& active = ActiveTracers::get();
   const std::lock_guard<std::mutex> lock(active.mutex);
-  active.recorders.insert(&recorder);
+  active.tracers.insert(&tracer);
 }
 
-RecordingScope::~RecordingScope() {
-  current_recorder = outer_;
-  ActiveRecorders& active = ActiveRecorders::get();
+TracingScope::~TracingScope() {
+  current_tracer = outer_;
+  ActiveTracers& active = ActiveTracers::get();
   const std::lock_guard<std::mutex> lock(active.mutex);
-  active.recorders.erase(active.recorders.find(&recorder_));
+  active.tracers.erase(active.tracers.find(&tracer_));
 }
 
-Recorder* RecordingScope::current() { return current_recorder; }
+Tracer* TracingScope::current() { return current_tracer; }
 
-void RecordingScope::refuse(std::optional<uint64_t> number, const char* reason) {
-  ActiveRecorders& active = ActiveRecorders::get();
+void TracingScope::refuse(std::optional<uint64_t> number, const char* reason) {
+  ActiveTracers& active = ActiveTracers::get();
   const std::lock_guard<std::mutex> lock(active.mutex);
-  for (Recorder* recorder : active.recorders) {
-    if (!number || recorder->number_ == *number) {
-      recorder->refused_outside_ = reason;
+  for (Tracer* tracer : active.tracers) {
+    if (!number || tracer->number_ == *number) {
+      tracer->refused_outside_ = reason;
     }
   }
 }
 
-// ---- Recorder -------------------------------------------------------------------------------------------------------
+// ---- Tracer -------------------------------------------------------------------------------------------------------
 
-Recorder::Recorder(std::shared_ptr<SymbolicSizes> sizes)
+Tracer::Tracer(std::shared_ptr<SymbolicSizes> sizes)
     : number_([] {
         static std::atomic<uint64_t> last{0};
         return ++last;
@@ -148,14 +148,14 @@ Recorder::Recorder(std::shared_ptr<SymbolicSizes> sizes)
   }
 }
 
-at::Tensor Recorder::add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
+at::Tensor Tracer::add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   is_saved_ = true;
   Value* input = add_input(real, symbolic);
   return wrap(real.variable_data(), input).set_requires_grad(real.requires_grad());
 }
 
-at::Tensor Recorder::add_gradient(const at::Tensor& like) {
-  const PausedRecording paused;
+at::Tensor Tracer::add_gradient(const at::Tensor& like) {
+  const PausedTracing paused;
   const at::NoGradGuard no_grad;
   const at::Tensor real = at::ones_like(real_of(like));
   const TensorFacts* facts = symbolic_facts(like);
@@ -166,12 +166,12 @@ at::Tensor Recorder::add_gradient(const at::Tensor& like) {
   return wrap(real, input);
 }
 
-const TensorFacts* Recorder::symbolic_facts(const at::Tensor& tensor) const {
+const TensorFacts* Tracer::symbolic_facts(const at::Tensor& tensor) const {
   const TraceTensor* traced = TraceTensor::of(tensor);
   return shapes_ && traced != nullptr && traced->value() != nullptr ? shapes_->of(*traced->value()) : nullptr;
 }
 
-Value* Recorder::add_input(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
+Value* Tracer::add_input(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   inputs_.push_back(real);
   Value* input = graph_->add_input({}, c10::TensorType::get());
   if (shapes_) {
@@ -180,15 +180,15 @@ Value* Recorder::add_input(const at::Tensor& real, const std::optional<TensorFac
   return input;
 }
 
-at::Tensor Recorder::wrap(at::Tensor real, Value* value, TraceTensor::Memory memory) const {
+at::Tensor Tracer::wrap(at::Tensor real, Value* value, TraceTensor::Memory memory) const {
   auto geometry = shapes_ && value != nullptr ? shapes_->geometry_of(*value, real) : nullptr;
   // In inference mode, too, a view of an ordinary tensor is one, and counts versions.
   const c10::InferenceMode mode(real.is_inference());
   return at::Tensor(c10::make_intrusive<TraceTensor>(std::move(real), value, number_, memory, std::move(geometry)));
 }
 
-Value* Recorder::value_of(const at::Tensor& tensor) {
-  if (const TraceTensor* traced = TraceTensor::of(tensor); traced != nullptr && traced->recorder() == number_) {
+Value* Tracer::value_of(const at::Tensor& tensor) {
+  if (const TraceTensor* traced = TraceTensor::of(tensor); traced != nullptr && traced->tracer() == number_) {
     return traced->value();
   }
   Value*& value = captured_values_[tensor.unsafeGetTensorImpl()];
@@ -199,7 +199,7 @@ Value* Recorder::value_of(const at::Tensor& tensor) {
   return value;
 }
 
-void Recorder::refuse_captured(std::span<const at::Tensor> owned) {
+void Tracer::refuse_captured(std::span<const at::Tensor> owned) {
   for (const at::Tensor& tensor : captured_) {
     const char* why_not = why_not_kept(tensor);
     const auto is_same = [&](const at::Tensor& other) { return other.is_same(tensor); };
@@ -209,19 +209,19 @@ void Recorder::refuse_captured(std::span<const at::Tensor> owned) {
   }
 }
 
-void Recorder::refuse(std::string reason) {
+void Tracer::refuse(std::string reason) {
   if (!refusal_) {
     refusal_ = Refusal::because(std::move(reason));
   }
 }
 
-void Recorder::add_output(const at::Tensor& tensor) {
+void Tracer::add_output(const at::Tensor& tensor) {
   if (!refusal_) {
     graph_->add_output(operand(tensor));
   }
 }
 
-std::optional<Refusal> Recorder::refusal() const {
+std::optional<Refusal> Tracer::refusal() const {
   if (refusal_) {
     return refusal_;
   }
@@ -235,7 +235,7 @@ std::optional<Refusal> Recorder::refusal() const {
   return sizes.empty() ? std::nullopt : std::optional(Refusal::because(sizes));
 }
 
-std::unique_ptr<Graph> Recorder::finish(bool has_facts) {
+std::unique_ptr<Graph> Tracer::finish(bool has_facts) {
   TORCH_INTERNAL_ASSERT(!refusal(), "a refused trace has no graph");
   if (has_facts) {
     for (size_t i = 0; i + symbols() < graph_->inputs().size(); ++i) {
@@ -252,7 +252,7 @@ std::unique_ptr<Graph> Recorder::finish(bool has_facts) {
   return std::move(graph_);
 }
 
-void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+void Tracer::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const c10::FunctionSchema& schema = op.schema();
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size());
   const std::vector<c10::IValue> given(std::make_move_iterator(first), std::make_move_iterator(stack.end()));
@@ -290,15 +290,15 @@ void Recorder::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
 }
 
-void Recorder::note_facts(Value* value, const at::Tensor& real) {
+void Tracer::note_facts(Value* value, const at::Tensor& real) {
   facts_.emplace_back(value, shapes_ ? shapes_->facts_for_compile(*value, real) : facts_without_autograd(real));
 }
 
 // Refuses what a run of the graph would not repeat: changes of tensors that no operator has made.
-void Recorder::note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given) {
+void Tracer::note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given) {
   for (size_t i = 0; i < given.size(); ++i) {
     const TraceTensor* traced = given[i].isTensor() ? TraceTensor::of(given[i].toTensor()) : nullptr;
-    if (traced == nullptr || traced->recorder() != number_) {
+    if (traced == nullptr || traced->tracer() != number_) {
       continue;
     }
     const at::Tensor& tensor = given[i].toTensor();
@@ -316,24 +316,24 @@ void Recorder::note_operands(const c10::OperatorHandle& op, const std::vector<c1
 
 // Returns whether the call changes no more than sizes or strides of a tensor that the trace has made. The tensor then stands
 // for a view of what it has been: values of a graph whose sizes change have no facts.
-bool Recorder::is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const {
+bool Tracer::is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const {
   const TraceTensor* traced =
       !arguments.empty() && arguments.front().isTensor() ? TraceTensor::of(arguments.front().toTensor()) : nullptr;
-  return view_in_place_of(op) != nullptr && traced != nullptr && traced->recorder() == number_ && !traced->is_copy() &&
+  return view_in_place_of(op) != nullptr && traced != nullptr && traced->tracer() == number_ && !traced->is_copy() &&
          !is_argument(arguments.front().toTensor()) && !shapes_;
 }
 
 // Returns null if the trace is refused.
-Node* Recorder::write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
+Node* Tracer::write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   if (!refusal_ && !(allows_reads_ && reads_number(op))) {
-    if (std::string reason = why_not_recordable(op, arguments); !reason.empty()) {
+    if (std::string reason = why_not_traceable(op, arguments); !reason.empty()) {
       refuse(toString(op.operator_name()) + ": " + reason);
     }
   }
   if (refusal_) {
     return nullptr;
   }
-  RecordedCall call = recorded_call(op, arguments);
+  TracedCall call = traced_call(op, arguments);
   if (is_viewed_in_place(*call.op, arguments)) {
     call.op = view_in_place_of(*call.op);
   }
@@ -352,7 +352,7 @@ Node* Recorder::write_node(const c10::OperatorHandle& op, const std::vector<c10:
   return node->append_to(graph_->body());
 }
 
-c10::IValue Recorder::wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory) {
+c10::IValue Tracer::wrap_result(c10::IValue real, Value* value, TraceTensor::Memory memory) {
   if (real.isTensor()) {
     if (value != nullptr) {
       note_facts(value, real.toTensor());

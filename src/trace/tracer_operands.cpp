@@ -1,6 +1,6 @@
-// How a recorder writes the operands of a call.
+// How a tracer writes the operands of a call.
 #include "ir/schema_match.h"
-#include "trace/recorder.h"
+#include "trace/tracer.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -57,15 +57,15 @@ c10::IValue without_trace(const c10::IValue& value) {
 }
 
 // C++ code may have filled memory without contents. The call may write it.
-void Recorder::note_contents(const std::vector<c10::IValue>& given) {
+void Tracer::note_contents(const std::vector<c10::IValue>& given) {
   contents_.clear();
   if (without_contents_.empty()) {
     return;
   }
-  const PausedRecording paused;
+  const PausedTracing paused;
   const auto note = [this](const at::Tensor& tensor) {
     const TraceTensor* traced = TraceTensor::of(tensor);
-    if (traced != nullptr && traced->recorder() == number_ && without_contents_.count(traced->value()) != 0) {
+    if (traced != nullptr && traced->tracer() == number_ && without_contents_.count(traced->value()) != 0) {
       contents_.emplace(traced->value(), traced->real().clone());
     }
   };
@@ -83,11 +83,11 @@ void Recorder::note_contents(const std::vector<c10::IValue>& given) {
 }
 
 // C++ code has filled the tensor: what it holds now is a constant.
-void Recorder::keep_contents_of(const at::Tensor& tensor) {
+void Tracer::keep_contents_of(const at::Tensor& tensor) {
   if (shapes_ && shapes_->geometry_of(*value_of(tensor), sconce::real_of(tensor)) != nullptr) {
     refuse("C++ code fills a tensor whose sizes change");
   }
-  const PausedRecording paused;
+  const PausedTracing paused;
   const auto before = contents_.find(value_of(tensor));
   const at::Tensor contents = before != contents_.end() ? before->second : sconce::real_of(tensor).clone();
   const std::vector<Value*> operands = {value_of(tensor), operand(contents), operand(false)};
@@ -96,10 +96,10 @@ void Recorder::keep_contents_of(const at::Tensor& tensor) {
   copy->append_to(graph_->body());
 }
 
-void Recorder::note_data(TraceTensor& copy) {
+void Tracer::note_data(TraceTensor& copy) {
   // Formulas of LibTorch take `.data()` of what nodes have saved, where no gradient is asked for. C++ code may fill memory
   // without contents through it.
-  if (refusal_ || is_saved_ || copy.value() == nullptr || copy.recorder() != number_ ||
+  if (refusal_ || is_saved_ || copy.value() == nullptr || copy.tracer() != number_ ||
       without_contents_.count(copy.value()) != 0) {
     return;
   }
@@ -113,7 +113,7 @@ void Recorder::note_data(TraceTensor& copy) {
   copy.set_value(detach->output());
 }
 
-Value* Recorder::operand(const c10::IValue& value, bool is_overwritten) {
+Value* Tracer::operand(const c10::IValue& value, bool is_overwritten) {
   if (value.isTensor() && value.toTensor().defined()) {
     Value* found = value_of(value.toTensor());
     if (without_contents_.erase(found) != 0) {
@@ -155,13 +155,13 @@ Value* Recorder::operand(const c10::IValue& value, bool is_overwritten) {
                                                  : c10::ListType::ofOptionalTensors());
 }
 
-Value* Recorder::size_operand(Dim dim, int64_t value) {
+Value* Tracer::size_operand(Dim dim, int64_t value) {
   Value* written = shapes_ ? shapes_->write(*graph_, dim) : nullptr;
   return written != nullptr ? written : unknown_number(value);
 }
 
 // Returns this run's number for one that cannot be computed.
-Value* Recorder::unknown_number(const c10::IValue& value) {
+Value* Tracer::unknown_number(const c10::IValue& value) {
   if (shapes_) {
     shapes_->sizes().refuse_unknown();
   }

@@ -1,4 +1,4 @@
-// Which calls of operators a recorder can write down, and as what.
+// Which calls of operators a tracer can write down, and as what.
 #pragma once
 
 #include "ops/op.h"
@@ -12,20 +12,20 @@
 namespace sconce {
 
 // Returns why a later run could not repeat the call, or an empty string.
-std::string why_not_recordable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
+std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
 // Returns whether the operator tells a number of the elements of tensors, and does nothing else.
 bool reads_number(const c10::OperatorHandle& op);
 
 // The operator and arguments that a node for a call has.
-struct RecordedCall {
+struct TracedCall {
   const Op* op;
   std::vector<c10::IValue> arguments;
 };
 
 // Returns the call itself, or the call that says the same with a number in place of the tensor that LibTorch made of it:
-// `x * 2` reaches the recorder as mul.Tensor, and says mul.Scalar. Only a number promotes dtypes as it does.
-RecordedCall recorded_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
+// `x * 2` reaches the tracer as mul.Tensor, and says mul.Scalar. Only a number promotes dtypes as it does.
+TracedCall traced_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
 // Returns the operator that returns as a view what an operator such as aten::transpose_ makes of its argument; null if the
 // operator is none of these.
