@@ -3,6 +3,7 @@
 
 #include "ops/op_row.h"
 
+#include <array>
 #include <span>
 
 namespace sconce {
@@ -29,15 +30,40 @@ std::span<const OpRow> factory_rows();   // new tensors from sizes and numbers, 
 std::span<const OpRow> gradient_rows();  // LibTorch's operators for gradients of others
 std::span<const OpRow> library_rows();   // sparse, quantized, torchvision's, LibTorch's own tests
 
+// The rows of a file of rows/.
+struct RowFamily {
+  const char* name;  // of the file
+  std::span<const OpRow> rows;
+};
+inline std::array<RowFamily, 21> row_families() {
+  return {{{"language", language_rows()},
+           {"number", number_rows()},
+           {"container", container_rows()},
+           {"state", state_rows()},
+           {"query", query_rows()},
+           {"pointwise", pointwise_rows()},
+           {"function", function_rows()},
+           {"activation", activation_rows()},
+           {"reduction", reduction_rows()},
+           {"norm", norm_rows()},
+           {"product", product_rows()},
+           {"attention", attention_rows()},
+           {"convolution", convolution_rows()},
+           {"image", image_rows()},
+           {"loss", loss_rows()},
+           {"view", view_rows()},
+           {"joining", joining_rows()},
+           {"indexing", indexing_rows()},
+           {"factory", factory_rows()},
+           {"gradient", gradient_rows()},
+           {"library", library_rows()}}};
+}
+
 // Calls `visit` with every row of every family.
 template <typename Visit>
 void for_each_row(const Visit& visit) {
-  for (const auto& rows :
-       {language_rows(),    number_rows(),     container_rows(), state_rows(), query_rows(),   pointwise_rows(),
-        function_rows(),    activation_rows(), reduction_rows(), norm_rows(),  product_rows(), attention_rows(),
-        convolution_rows(), image_rows(),      loss_rows(),      view_rows(),  joining_rows(), indexing_rows(),
-        factory_rows(),     gradient_rows(),   library_rows()}) {
-    for (const OpRow& row : rows) {
+  for (const RowFamily& family : row_families()) {
+    for (const OpRow& row : family.rows) {
       visit(row);
     }
   }

@@ -27,15 +27,10 @@ constexpr std::string_view kNamespace = "aten::";
 
 using Rows = std::span<const OpRow>;
 // The files of src/ops/rows but the node kinds of the language.
-const std::array<std::pair<const char*, Rows>, 20> kFamilies = {{
-    {"number", number_rows()},         {"container", container_rows()}, {"state", state_rows()},
-    {"query", query_rows()},           {"pointwise", pointwise_rows()}, {"function", function_rows()},
-    {"activation", activation_rows()}, {"reduction", reduction_rows()}, {"norm", norm_rows()},
-    {"product", product_rows()},       {"attention", attention_rows()}, {"convolution", convolution_rows()},
-    {"image", image_rows()},           {"loss", loss_rows()},           {"view", view_rows()},
-    {"joining", joining_rows()},       {"indexing", indexing_rows()},   {"factory", factory_rows()},
-    {"gradient", gradient_rows()},     {"library", library_rows()},
-}};
+std::vector<RowFamily> families() {
+  const auto all = row_families();
+  return {all.begin() + 1, all.end()};
+}
 
 // What the overloads of a row, or of an operator without one, have together.
 struct Summary {
@@ -78,7 +73,7 @@ struct Summaries {
 
 Summaries summarize() {
   Summaries summaries;
-  for (const auto& [family, rows] : kFamilies) {
+  for (const auto& [family, rows] : families()) {
     for (const OpRow& row : rows) {
       add(summaries.of_rows[&row], row);
     }
@@ -198,7 +193,7 @@ code. )" +
 Floating dtypes are float32, float64 and bfloat16; integers are int64, int32 and uint8. [adding_an_op.md](adding_an_op.md)
 tells how to add to a column.
 )";
-  for (const auto& [family, rows] : kFamilies) {
+  for (const auto& [family, rows] : families()) {
     text += text_of(family, rows, summaries);
   }
   text += "\n## Without a row\n\n" + std::string(kHeader);

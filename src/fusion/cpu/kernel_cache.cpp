@@ -75,15 +75,13 @@ std::shared_ptr<CachedKernel> KernelCache::find(KernelProgram program, size_t la
     submit(kernel);
   } else if (kernel->function() == nullptr) {
     // Not on this thread: LLVM ends the process where a thread's allocation fails.
-    CompileQueue::of_process().run_and_wait([kernel] { compile(*kernel); });
+    CompileQueue::of_process().run_and_wait([kernel] { kernel->compiled_.make([&] { return compile(*kernel); }); });
   }
   return kernel;
 }
 
 void KernelCache::submit(const std::shared_ptr<CachedKernel>& kernel) {
-  if (!kernel->is_submitted_.load(std::memory_order_relaxed) && !kernel->is_submitted_.exchange(true)) {
-    kernel->is_submitted_ = CompileQueue::of_process().submit([kernel] { compile(*kernel); });
-  }
+  kernel->compiled_.submit([kernel] { kernel->compiled_.make([&] { return compile(*kernel); }); });
 }
 
 std::vector<std::shared_ptr<const CachedKernel>> KernelCache::kernels() {
@@ -98,38 +96,22 @@ std::vector<std::shared_ptr<const CachedKernel>> KernelCache::kernels() {
   return all;
 }
 
-void KernelCache::compile(CachedKernel& kernel) {
-  const std::lock_guard<std::mutex> lock(kernel.compiling_);
-  if (kernel.function_.load() != nullptr || kernel.refusal_.load() != nullptr) {
-    return;
+Expected<CachedKernel::Compiled> KernelCache::compile(const CachedKernel& kernel) {
+  const auto compiler = cpu_kernel_compiler();  // starts LLVM
+  if (!compiler) {
+    return compiler.refusal();
   }
-  const auto refuse = [&kernel](std::string why) {
-    kernel.why_refused_ = std::move(why);
-    kernel.refusal_.store(&kernel.why_refused_, std::memory_order_release);
-  };
-  try {
-    const auto compiler = cpu_kernel_compiler();  // starts LLVM
-    if (!compiler) {
-      refuse(compiler.refusal().reason);
-      return;
-    }
-    const auto start = std::chrono::steady_clock::now();
-    const auto code = (*compiler)->compile({.text = llvm_text(kernel.program_, kernel.lanes_),
-                                            .functions = {kKernelFunctionName},
-                                            .cache_directory = environment().kernel_cache,
-                                            .symbols = symbols_of(kernel.program_),
-                                            .processor = processor_of(kernel.lanes_)});
-    if (!code) {
-      refuse(code.refusal().reason);
-      return;
-    }
-    kernel.seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    kernel.code_ = *code;
-    kernel.function_.store(reinterpret_cast<KernelFunction>(kernel.code_->address(kKernelFunctionName)),
-                           std::memory_order_release);
-  } catch (const std::exception& error) {
-    refuse(error.what());
+  const auto start = std::chrono::steady_clock::now();
+  const auto code = (*compiler)->compile({.text = llvm_text(kernel.program_, kernel.lanes_),
+                                          .functions = {kKernelFunctionName},
+                                          .cache_directory = environment().kernel_cache,
+                                          .symbols = symbols_of(kernel.program_),
+                                          .processor = processor_of(kernel.lanes_)});
+  if (!code) {
+    return code.refusal();
   }
+  return CachedKernel::Compiled{*code, reinterpret_cast<KernelFunction>((*code)->address(kKernelFunctionName)),
+                                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
 }
 
 }  // namespace sconce

@@ -1,11 +1,11 @@
 // KernelCache: the compiled kernels of the process, by the text of their programs.
 #pragma once
 
+#include "base/compiled_once.h"
 #include "fusion/cpu/llvm_text.h"
 #include "fusion/program/kernel_code.h"
 #include "fusion/program/kernel_program.h"
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,14 +18,11 @@ namespace sconce {
 class CachedKernel {
  public:
   // Returns null while the kernel is compiled, and for ever if it cannot be compiled.
-  KernelFunction function() const { return function_.load(std::memory_order_acquire); }
-  // Returns why the kernel cannot be compiled; empty while it may be. Takes no lock.
-  std::string refusal() const {
-    const std::string* const why = refusal_.load(std::memory_order_acquire);
-    return why == nullptr ? std::string() : *why;
-  }
+  KernelFunction function() const { return compiled_.get() == nullptr ? nullptr : compiled_.get()->function; }
+  // Returns why the kernel cannot be compiled; empty while it may be.
+  std::string refusal() const { return compiled_.refusal(); }
   // Returns how long it took to compile the kernel, or to take it from the disk; 0 before that. LLVM's start does not count.
-  double seconds() const { return seconds_.load(std::memory_order_relaxed); }
+  double seconds() const { return compiled_.get() == nullptr ? 0 : compiled_.get()->seconds; }
   const std::string& text() const { return text_; }
   const KernelProgram& program() const { return program_; }
   size_t lanes() const { return lanes_; }
@@ -37,16 +34,14 @@ class CachedKernel {
   std::string text_;
   KernelProgram program_;
   size_t lanes_ = 0;
-  std::atomic<KernelFunction> function_{nullptr};
-  std::atomic<double> seconds_{0};
-  std::atomic<const std::string*> refusal_{nullptr};
-  std::atomic<bool> is_submitted_{false};
+  struct Compiled {
+    std::shared_ptr<const KernelCode> code;
+    KernelFunction function = nullptr;
+    double seconds = 0;
+  };
+  CompiledOnce<Compiled> compiled_;
   std::vector<std::string> groups_;  // the cache's lock protects them
   size_t number_ = 0;                // counts kernels in the order in which they were asked for
-  // ---- of the thread that compiles. Runs never take this lock, which is held for as long as that takes.
-  std::mutex compiling_;
-  std::string why_refused_;
-  std::shared_ptr<const KernelCode> code_;
 };
 
 // Thread-safe. A background thread of low priority compiles, so that no run waits. A kernel lives as long as somebody holds
@@ -57,8 +52,7 @@ class KernelCache {
   // Returns the program's kernel for `lanes` elements at a time. With `blocking`, it is compiled when the function returns.
   // `group` names what the kernel computes.
   std::shared_ptr<CachedKernel> find(KernelProgram program, size_t lanes, bool blocking, const std::string& group);
-  // Lets the background thread compile the kernel, unless it was asked before. The queue may refuse: then a later call asks
-  // again.
+  // Lets the background thread compile the kernel (CompiledOnce::submit).
   static void submit(const std::shared_ptr<CachedKernel>& kernel);
   // Returns the kernels that are kept, the oldest first.
   std::vector<std::shared_ptr<const CachedKernel>> kernels();
@@ -66,7 +60,7 @@ class KernelCache {
  private:
   friend class CachedKernel;
   KernelCache();
-  static void compile(CachedKernel& kernel);
+  static Expected<CachedKernel::Compiled> compile(const CachedKernel& kernel);
 
   std::mutex mutex_;
   size_t next_number_ = 0;

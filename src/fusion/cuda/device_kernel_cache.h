@@ -1,10 +1,10 @@
 // DeviceKernelCache: the kernels of the process that GPUs run, by the text of their grids.
 #pragma once
 
+#include "base/compiled_once.h"
 #include "fusion/cuda/grid_program.h"
 #include "plan/device/device.h"
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,11 +18,11 @@ namespace sconce {
 class CachedDeviceKernel {
  public:
   // Returns null while the kernel is compiled, and for ever if it cannot be compiled.
-  const DeviceKernel* kernel() const { return kernel_.load(std::memory_order_acquire); }
+  const DeviceKernel* kernel() const { return compiled_.get() == nullptr ? nullptr : compiled_.get()->kernel; }
   // Returns the one for a list of calls; null while `kernel` is, and without a list.
-  const DeviceKernel* list_kernel() const { return kernel() == nullptr ? nullptr : list_kernel_; }
+  const DeviceKernel* list_kernel() const { return compiled_.get() == nullptr ? nullptr : compiled_.get()->list_kernel; }
   // Returns why the kernel cannot be compiled; empty while it may be.
-  std::string refusal() const;
+  std::string refusal() const { return compiled_.refusal(); }
   const GridProgram& grid() const { return grid_; }  // empty for a kernel of a text
   // Returns the CUDA C++ text.
   const std::string& text() const { return text_; }
@@ -31,14 +31,12 @@ class CachedDeviceKernel {
   friend class DeviceKernelCache;
   GridProgram grid_;
   std::string text_;
-  std::atomic<const DeviceKernel*> kernel_{nullptr};
-  std::atomic<bool> is_refused_{false};
-  std::atomic<bool> is_submitted_{false};
-  // ---- of the thread that compiles, until `is_refused_` or `kernel_` is set
-  std::mutex compiling_;
-  std::string why_refused_;
-  const DeviceKernel* list_kernel_ = nullptr;
-  std::shared_ptr<DeviceModule> module_;
+  struct Compiled {
+    std::shared_ptr<DeviceModule> module;
+    const DeviceKernel* kernel = nullptr;
+    const DeviceKernel* list_kernel = nullptr;
+  };
+  CompiledOnce<Compiled> compiled_;
 };
 
 // Thread-safe. The background thread compiles. Kernels live as long as the process: a run may still be on its way when its
@@ -53,14 +51,14 @@ class DeviceKernelCache {
   std::shared_ptr<CachedDeviceKernel> find(GridProgram grid, c10::DeviceIndex device, bool is_blocking);
   // The same for a module with one kernel, of the name kGridKernelName.
   std::shared_ptr<CachedDeviceKernel> find_text(std::string text, c10::DeviceIndex device, bool is_blocking);
-  // Lets the background thread compile the kernel, unless it was asked before.
+  // Lets the background thread compile the kernel (CompiledOnce::submit).
   void submit(const std::shared_ptr<CachedDeviceKernel>& kernel, c10::DeviceIndex device);
   // Returns all kernels, ordered by text.
   std::vector<std::shared_ptr<const CachedDeviceKernel>> kernels();
 
  private:
   std::shared_ptr<CachedDeviceKernel> find(GridProgram grid, std::string text, c10::DeviceIndex device, bool is_blocking);
-  void compile(CachedDeviceKernel& kernel, c10::DeviceIndex device) const;
+  Expected<CachedDeviceKernel::Compiled> compile(const CachedDeviceKernel& kernel, c10::DeviceIndex device) const;
 
   DeviceRuntime& runtime_;
   std::mutex mutex_;

@@ -131,6 +131,7 @@ int run(const std::vector<std::string>& arguments) {
   add_explain_command(app, chosen);
   add_opt_command(app, chosen);
   add_passes_command(app, chosen);
+  add_op_command(app, chosen);
   add_replay_command(app, chosen);
   app.footer(footer);
 

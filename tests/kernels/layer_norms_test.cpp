@@ -1,5 +1,5 @@
 // Layer norms that keep what gradients read, and these gradients, as prepared plans compute them: the results of LibTorch.
-#include "tests/plan/prepared_function.h"
+#include "tests/kernels/prepared_function.h"
 #include "tests/support/threads.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
 // Gradients of convolutions, as prepared plans compute them, and depthwise convolutions: the results of LibTorch.
-#include "tests/plan/prepared_function.h"
+#include "tests/kernels/prepared_function.h"
 #include "tests/support/threads.h"
 
 #include "kernels/convolution_form.h"
