@@ -3,10 +3,10 @@
 
 #include <sconce/pass_pipeline.h>
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
-#include "analysis/memory_writes.h"
+#include "analysis/memory/alias_sets.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/memory_writes.h"
 #include "ir/graph.h"
 #include "ir/schema_match.h"
 #include "ir/text/parse.h"

@@ -3,8 +3,8 @@
 
 #include "executor/plan_cache/striped_counter.h"
 #include "trace/seen_keys.h"
-#include "trace/size_pattern.h"
-#include "trace/symbolic_sizes.h"
+#include "trace/sizes/size_pattern.h"
+#include "trace/sizes/symbolic_sizes.h"
 
 #include <c10/util/FunctionRef.h>
 

@@ -1,9 +1,9 @@
 // Attention and its gradients, by products of blocks of queries with all keys.
 #include "kernels/float32_precision.h"
 #include "kernels/kernel_table.h"
+#include "kernels/loops/softmax_rows.h"
 #include "kernels/packed/gemm.h"
 #include "kernels/packed/scratch.h"
-#include "kernels/packed/softmax_rows.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>

@@ -3,8 +3,8 @@
 // Sums are of float32, in parts, which are added in float64. LibTorch adds each element in float64, four to ten times as
 // slowly.
 #include "kernels/kernel_table.h"
+#include "kernels/loops/direct_loops.h"
 #include "kernels/operand_memory.h"
-#include "kernels/packed/direct_loops.h"
 #include "kernels/packed/scratch.h"
 
 #include <ATen/Parallel.h>

@@ -1,7 +1,7 @@
 // cat, stack and repeat.
 #include "kernels/kernel_table.h"
 #include "kernels/placed_op.h"
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include <ATen/core/IListRef.h>
 #include <ATen/native/Copy.h>

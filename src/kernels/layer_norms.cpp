@@ -1,7 +1,7 @@
 // Layer norms that keep what their gradients read, and these gradients.
 #include "kernels/kernel_table.h"
+#include "kernels/loops/direct_loops.h"
 #include "kernels/operand_memory.h"
-#include "kernels/packed/direct_loops.h"
 #include "kernels/packed/scratch.h"
 
 #include <ATen/Parallel.h>

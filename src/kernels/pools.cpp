@@ -1,6 +1,6 @@
 // Pools that average all pixels of a channel.
 #include "kernels/kernel_table.h"
-#include "kernels/packed/direct_loops.h"
+#include "kernels/loops/direct_loops.h"
 
 #include <vector>
 

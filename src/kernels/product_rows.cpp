@@ -1,6 +1,6 @@
 #include "kernels/product_rows.h"
 
-#include "kernels/packed/transpose.h"
+#include "kernels/loops/transpose.h"
 
 #include <c10/core/CPUAllocator.h>
 

@@ -4,7 +4,7 @@
 #include "kernels/packed/gemm.h"
 #include "kernels/packed/packed_product.h"
 #include "kernels/product_rows.h"
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include <ATen/Parallel.h>
 

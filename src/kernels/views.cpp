@@ -1,6 +1,6 @@
 // Views: a shell over the memory of another shell.
 #include "kernels/kernel_table.h"
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_strided.h>

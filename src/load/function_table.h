@@ -1,7 +1,7 @@
 // The functions and methods of a loaded program, as sconce graphs.
 #pragma once
 
-#include "analysis/assigned_attributes.h"
+#include "analysis/memory/assigned_attributes.h"
 #include "base/expected.h"
 #include "ir/graph.h"
 

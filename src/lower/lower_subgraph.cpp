@@ -1,9 +1,9 @@
 #include "lower/lower_subgraph.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
 #include "analysis/gradient_paths.h"
+#include "analysis/memory/alias_sets.h"
+#include "analysis/memory/escapes.h"
 #include "analysis/step_traits.h"
 #include "ir/constant_operands.h"
 #include "ir/delegate.h"

@@ -1,9 +1,9 @@
 #include "lower/places.h"
 
-#include "analysis/assigned_attributes.h"
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
-#include "analysis/list_writes.h"
+#include "analysis/memory/assigned_attributes.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/list_writes.h"
 #include "analysis/nesting.h"
 #include "kernels/kernel_table.h"
 
@@ -65,6 +65,7 @@ bool uses_asked_results(const Node& node, const Value& asked) {
 // Finds the nodes of the unit. Returns why its operator cannot be prepared, as far as these nodes tell.
 std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
   const Node& node = *unit.op;
+  // Autocast is asked first: the table has no kernels of such nodes, and the reason would be kNoKernel.
   if (node.attribute(attr::kAutocast) != nullptr) {
     return NotPrepared::kAutocast;
   }
@@ -82,6 +83,7 @@ std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
       if (input->node()->inputs().empty()) {
         return NotPrepared::kListArgument;  // the elements are the kernel's operands: an empty list would have none
       }
+      // The kernel takes the elements: a run that uses it makes no list (PartsBuilder::add_operands).
       unit.nodes.push_back(input->node());
     } else if (is_list_of_tensors(*input)) {
       return NotPrepared::kListArgument;
@@ -93,6 +95,7 @@ std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
   unit.nodes.push_back(&node);
   if (node.outputs().size() == 1 && is_list_of_tensors(*node.output())) {
     const Node* unpack = unpacking_node(*node.output());
+    // The step stands at the node that unpacks: what stands between would run before the operator.
     if (unpack == nullptr || !follows(*unpack, node)) {
       return NotPrepared::kListResult;
     }
@@ -117,10 +120,13 @@ Places::Places(const Graph& graph, const AssignedAttributes* assigned, const Gro
   if (groups != nullptr) {
     find_groups(graph);
   }
+  // Nothing is placed then, and the alias analysis is spared.
   if (unit_of_.empty() && groups_.empty()) {
     return;
   }
   const Regions regions(graph, /*autograd_runs=*/asks_gradients);
+  // The order matters. Attributes are read in place if all their users are still prepared, a product joins a group past such
+  // reads, and a slot is in use as long as the nodes that were joined.
   leave_out_views(graph, regions, asks_gradients);
   choose_attributes(graph, assigned);
   if (groups != nullptr && !asks_gradients) {
@@ -226,6 +232,7 @@ void Places::leave_out_views(const Graph& graph, const Regions& regions, bool as
 FlatSet<const PreparedUnit*> Places::views_beside_writes(const Graph& graph, const Regions& regions) const {
   FlatSet<const PreparedUnit*> found;
   const auto add = [&](const Value* value) {
+    // All views down to the base: an ordinary view of a prepared one would have the storage of the frame's object, too.
     for (const Node* node = value->node();;) {
       const PreparedUnit* unit = unit_of(*node);
       const bool is_view = unit != nullptr && unit->kernel->is_view;
@@ -326,6 +333,7 @@ const Node* Places::find_product_before(const Node& kernel) const {
 const Node* Places::product_before(const Node& kernel) const {
   const auto found = products_.find(&kernel);
   const bool has_slot = found != products_.end() && slot_of(*found->second->output()) != kNoSlot;
+  // GroupStep::run_after finds the group's operand by the slot.
   return has_slot ? found->second : nullptr;
 }
 
@@ -338,6 +346,7 @@ void Places::choose_slots(const Regions& regions) {
       if (regions.is_plannable(*result)) {
         add_slot(unit, *result, regions.last_use(*result, positions_));
       } else if (unit.kernel->is_view) {
+        // Its object is the frame's, though its memory may be the caller's: the slot holds the base (TensorSlot::held).
         add_slot(unit, *result, regions.last_use_of_view(*result, positions_));
       }
     }
@@ -370,6 +379,7 @@ void Places::add_slot(const PreparedUnit& unit, const Value& value, uint32_t las
   slots_[&value] = slot;
   slot_owners_.push_back({unit.op, unit.kernel->is_view});
   lifetimes_.push_back({positions_.begin(*value.node()), last});
+  // No step releases it: the frame does, when the run is over (Frame::drop_values).
   if (last == positions_.count()) {
     return;
   }

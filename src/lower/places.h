@@ -1,14 +1,14 @@
 // Places: which nodes of a graph are prepared, and which values have slots.
 #pragma once
 
-#include "analysis/assigned_attributes.h"
+#include "analysis/memory/assigned_attributes.h"
 #include "base/flat_map.h"
 #include "ir/graph.h"
 #include "lower/regions.h"
 #include "plan/memory_plan.h"
 #include "plan/prepared/group.h"
 #include "plan/prepared/kernel.h"
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include <sconce/explanation.h>
 

@@ -1,6 +1,6 @@
 #include "lower/regions.h"
 
-#include "analysis/escapes.h"
+#include "analysis/memory/escapes.h"
 #include "analysis/nesting.h"
 #include "ir/memory_types.h"
 
@@ -55,10 +55,12 @@ void Positions::join(const Node& kernel, const std::vector<const Node*>& nodes) 
 // ---- Regions --------------------------------------------------------------------------------------------------------
 
 Regions::Regions(const Graph& graph, bool autograd_runs)
+    // kAsOperands: else a list of operands would be a container, and none of its elements plannable.
     : aliases_(graph, AliasSets::Lists::kAsOperands), escaping_(find_escaping_values(graph, aliases_, autograd_runs)) {
   const auto add_values = [&](c10::ArrayRef<Value*> values) {
     for (const Value* value : values) {
       const AliasSets::Set set = aliases_.set_of(*value);
+      // No question asks for the values of wildcard memory, which always escapes.
       if (set == AliasSets::kNone || set == aliases_.wildcard()) {
         continue;
       }
@@ -77,6 +79,7 @@ Regions::Regions(const Graph& graph, bool autograd_runs)
     }
     if (node->op().may_change_sizes) {
       for (const Value* input : node->inputs()) {
+        // The wildcard has the mark, too: Places::leave_out_views asks whether a view of an argument changes its form.
         if (const AliasSets::Set set = aliases_.set_of(*input); set != AliasSets::kNone) {
           regions_[set].changes_form = true;
         }
@@ -95,6 +98,7 @@ bool Regions::is_plannable(const Value& value) const {
   if (aliases_.set_of(value) == AliasSets::kNone || escaping_.contains(&value)) {
     return false;
   }
+  // A slot is written in each trip. So no value of the region may live on from one trip to the next.
   const Region& region = region_of(value);
   const Node* const loop = loop_around(value);
   return !region.is_contained && !region.changes_form &&
@@ -113,6 +117,7 @@ uint32_t Regions::last_use(const Value& value, const Positions& positions) const
 }
 
 uint32_t Regions::last_use_of_view(const Value& view, const Positions& positions) const {
+  // Follows uses from the view, and not the whole region: others may use the base's memory for longer, also after the run.
   std::vector<const Value*> members = {&view};
   std::unordered_set<const Value*> seen = {&view};
   // A container may hold the view and hand it on.
@@ -140,6 +145,7 @@ uint32_t Regions::last_use_of_view(const Value& view, const Positions& positions
 
 // Returns the last position that uses a member, where `value` provides their memory.
 uint32_t Regions::last_use_of(std::vector<const Value*> members, const Value& value, const Positions& positions) const {
+  // A result without users is in use until its node has written it.
   uint32_t last = positions.end(*value.node());
   const Node* const home = loop_around(value);
   while (!members.empty()) {

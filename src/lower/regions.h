@@ -1,7 +1,7 @@
 // Regions: memory of a graph that a plan may place, and how long it is in use.
 #pragma once
 
-#include "analysis/alias_sets.h"
+#include "analysis/memory/alias_sets.h"
 #include "base/flat_map.h"
 #include "ir/graph.h"
 

@@ -1,6 +1,6 @@
 #include "pipeline/pass_runner.h"
 
-#include "analysis/memory_dependences.h"
+#include "analysis/memory/memory_dependences.h"
 #include "base/assert.h"
 #include "base/environment.h"
 #include "base/exception_message.h"

@@ -1,8 +1,8 @@
 #include "pipeline/rewrite_pattern.h"
 
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
-#include "analysis/memory_writes.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/memory_writes.h"
 #include "ir/text/parse.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"

@@ -1,7 +1,7 @@
 // Callees: what a plan calls while it runs, because it was not inlined.
 #pragma once
 
-#include "analysis/assigned_attributes.h"
+#include "analysis/memory/assigned_attributes.h"
 #include "base/expected.h"
 #include "ir/graph.h"
 #include "plan/fork_pool.h"

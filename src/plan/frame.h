@@ -3,8 +3,8 @@
 
 #include "base/flat_map.h"
 #include "plan/autograd_use.h"
-#include "plan/prepared/shell_check.h"
-#include "plan/prepared/tensor_slot.h"
+#include "plan/shell_check.h"
+#include "plan/tensor_slot.h"
 
 #include <sconce/explanation.h>
 

@@ -4,7 +4,7 @@
 #include "ir/graph.h"
 #include "plan/memory_plan.h"
 #include "plan/object_pool.h"
-#include "plan/prepared/refusal_counts.h"
+#include "plan/refusal_counts.h"
 #include "plan/step.h"
 
 #include <ATen/core/Tensor.h>

@@ -6,7 +6,7 @@
 //   lists, dicts follows in-place changes until the list or dict escapes
 #pragma once
 
-#include "analysis/assigned_attributes.h"
+#include "analysis/memory/assigned_attributes.h"
 #include "ir/graph.h"
 #include "shapes/abstract_value.h"
 #include "shapes/size_arithmetic.h"

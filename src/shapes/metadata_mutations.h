@@ -1,7 +1,7 @@
 // Tensors whose sizes, strides or memory change while the graph runs (metadata mutation).
 #pragma once
 
-#include "analysis/assigned_attributes.h"
+#include "analysis/memory/assigned_attributes.h"
 #include "ir/graph.h"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include "shapes/operator_facts.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
+#include "analysis/memory/alias_sets.h"
 #include "ir/constant_operands.h"
 #include "ops/promoted_dtype.h"
 #include "shapes/facts_of_numbers.h"

@@ -1,7 +1,7 @@
 #include "trace/call_arguments.h"
 
 #include "trace/module_state.h"
-#include "trace/symbolic_facts.h"
+#include "trace/sizes/symbolic_facts.h"
 #include "trace/tracer.h"
 
 #include <algorithm>

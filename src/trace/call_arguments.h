@@ -1,8 +1,8 @@
 // CallArguments: what a call that may be recorded is given.
 #pragma once
 
-#include "trace/size_pattern.h"
-#include "trace/symbolic_sizes.h"
+#include "trace/sizes/size_pattern.h"
+#include "trace/sizes/symbolic_sizes.h"
 #include "trace/trace_key.h"
 
 #include <ATen/core/ivalue.h>

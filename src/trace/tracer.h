@@ -4,7 +4,7 @@
 #include "base/expected.h"
 #include "ir/graph.h"
 #include "trace/seed_watch.h"
-#include "trace/symbolic_facts.h"
+#include "trace/sizes/symbolic_facts.h"
 #include "trace/trace_tensor.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

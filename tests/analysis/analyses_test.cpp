@@ -1,9 +1,9 @@
 // Effects, aliases, escapes of memory to the outside, and the schema corrections they read (rules R1, R5).
 #include "tests/support/graphs.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/dot.h"
 #include "analysis/effects.h"
+#include "analysis/memory/alias_sets.h"
 #include "base/environment.h"
 #include "ir/dump.h"
 #include "ir/schema_match.h"

@@ -1,4 +1,4 @@
-#include "analysis/escapes.h"
+#include "analysis/memory/escapes.h"
 
 #include "tests/support/graphs.h"
 

@@ -2,7 +2,7 @@
 
 #include "tests/differential/memory_claims.h"
 
-#include "analysis/alias_sets.h"
+#include "analysis/memory/alias_sets.h"
 #include "load/export_graph.h"
 
 #include <torch/csrc/jit/ir/alias_analysis.h>

@@ -1,8 +1,8 @@
 #include "tests/differential/memory_claims.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
+#include "analysis/memory/alias_sets.h"
+#include "analysis/memory/escapes.h"
 
 #include <algorithm>
 

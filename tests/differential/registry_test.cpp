@@ -16,7 +16,7 @@
 #include "ir/graph.h"
 #include "ir/schema_match.h"
 #include "ops/cpu_autocast.h"
-#include "plan/prepared/shell_check.h"
+#include "plan/shell_check.h"
 
 #include <sconce/graph_executor.h>
 

@@ -4,7 +4,7 @@
 #include "tests/executor/failing_memory.h"
 #include "tests/support/graphs.h"
 
-#include "plan/prepared/shell_check.h"
+#include "plan/shell_check.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

@@ -2,7 +2,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/threads.h"
 
-#include "kernels/packed/softmax_rows.h"
+#include "kernels/loops/softmax_rows.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 

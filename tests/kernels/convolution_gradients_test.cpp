@@ -3,8 +3,8 @@
 #include "tests/support/threads.h"
 
 #include "kernels/convolution_form.h"
+#include "kernels/loops/direct_loops.h"
 #include "kernels/packed/block_convolution.h"
-#include "kernels/packed/direct_loops.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>

@@ -1,5 +1,5 @@
 // Direct loops, of all kinds of vectors that the processor has: the results of LibTorch's convolutions and means.
-#include "kernels/packed/direct_loops.h"
+#include "kernels/loops/direct_loops.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

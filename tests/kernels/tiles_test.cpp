@@ -25,9 +25,9 @@ using testing::Threads;
 namespace wide {
 constexpr int kLanes = 16;
 constexpr int kRegisters = 32;
-#include "kernels/packed/vectors_code.h"
+#include "kernels/loops/vectors_code.h"
 
-#include "kernels/packed/tiles_code.h"
+#include "kernels/loops/tiles_code.h"
 }  // namespace wide
 
 std::vector<const TileKernels*> all_kernels() {

@@ -86,6 +86,7 @@ TEST(ExplainPlan, TellsViewsBesideAWriteFromThoseThatEscape) {
   return (%s)
 )");
   EXPECT_EQ(times_of(*plan), (std::map<Found, uint64_t>{{{"aten::transpose", NotPrepared::kViewBesideWrite}, 0},
+                                                        {{"aten::add_", NotPrepared::kNoKernel}, 0},
                                                         {{"aten::select", NotPrepared::kViewEscapes}, 0}}));
 }
 

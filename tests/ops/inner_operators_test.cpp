@@ -72,7 +72,7 @@ Calls calls_of_texts() {
 Calls calls_of_kernels() {
   static const std::regex kCall(R"((?:at::native::(\w+)|\b(\w+_stub)\b|\b(sgemm_)\())");
   Calls calls;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(testing::tests_dir() + "/../src/plan/prepared")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(testing::tests_dir() + "/../src/kernels")) {
     if (entry.path().extension() != ".cpp") {
       continue;
     }

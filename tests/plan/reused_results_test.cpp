@@ -4,8 +4,8 @@
 #include "tests/support/graphs.h"
 
 #include "lower/lower.h"
-#include "plan/prepared/tensor_slot.h"
 #include "plan/run_plan.h"
+#include "plan/tensor_slot.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/CPUAllocator.h>

@@ -1,5 +1,5 @@
 // Rule R2: nothing but the frame holds planned memory after its last use.
-#include "plan/prepared/shell_check.h"
+#include "plan/shell_check.h"
 
 #include "tests/support/graphs.h"
 

@@ -1,5 +1,5 @@
 // Shells, known operands and frames tell devices apart.
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include "tests/support/cuda_on_host.h"
 #include "tests/support/graphs.h"

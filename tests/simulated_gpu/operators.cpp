@@ -1,6 +1,7 @@
 #include "tests/simulated_gpu/operators.h"
 
 #include "tests/simulated_gpu/dropout.h"
+#include "tests/simulated_gpu/operators_of_gpus.h"
 
 #include "tests/support/host_call.h"
 
@@ -100,6 +101,13 @@ bool uses_library(const c10::OperatorHandle& op) {
   return names.contains(op.schema().name());
 }
 
+bool has_tensor_of_the_host(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  return std::any_of(stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size()), stack.end(),
+                     [](const c10::IValue& operand) {
+                       return operand.isTensor() && operand.toTensor().defined() && operand.toTensor().is_cpu();
+                     });
+}
+
 bool makes_no_contents(const c10::OperatorHandle& op) {
   const std::string& name = op.schema().name();
   return name == "aten::empty" || name == "aten::empty_strided";
@@ -119,6 +127,9 @@ void SimulatedOperators::run(const c10::OperatorHandle& op, torch::jit::Stack& s
   TORCH_CHECK(now, "CUDA error: ", now.refusal().reason);
   TORCH_CHECK(!uses_library(op) || library_handle.take(/*is_captured=*/!*now),
               "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`");
+  TORCH_CHECK(!OperatorsOfGpus::contain(op) || !has_tensor_of_the_host(op, stack),
+              "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (",
+              op.schema().name(), ")");
   if (*now && is_dropout_that_draws(op, stack)) {
     drop_out(stack);
   } else if (*now && is_fill_that_draws(op, stack)) {

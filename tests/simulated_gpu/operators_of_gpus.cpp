@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -86,6 +87,11 @@ OperatorsOfGpus::OperatorsOfGpus() {
   operators_.impl("_thnn_fused_lstm_cell_backward_impl", lstm_cell_backward);
   operators_.impl("_thnn_fused_gru_cell", gru_cell);
   operators_.impl("_thnn_fused_gru_cell_backward", gru_cell_backward);
+}
+
+bool OperatorsOfGpus::contain(const c10::OperatorHandle& op) {
+  const std::string& name = op.schema().name();
+  return name == "aten::_conv_depthwise2d" || name.starts_with("aten::_thnn_fused");
 }
 
 }  // namespace sconce::testing

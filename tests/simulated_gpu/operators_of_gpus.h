@@ -12,6 +12,9 @@ class OperatorsOfGpus {
  public:
   OperatorsOfGpus();
 
+  // Returns whether it is one of them: as LibTorch's kernels for GPUs, they take no tensor of another device.
+  static bool contain(const c10::OperatorHandle& op);
+
  private:
   torch::Library operators_{torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__};
 };

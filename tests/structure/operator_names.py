@@ -84,8 +84,8 @@ REWRITES = {
     "src/autodiff/rules/record_gradient.cpp": "inserts sums to the sizes of operands",
     "src/trace/traceable.cpp": "the tables of operators that read no elements, make tensors without contents, or overwrite",
     "src/trace/tracer_operands.cpp": "copies into fresh memory what C++ code wrote there, and detaches what `.data()` returns",
-    "src/trace/size_writer.cpp": "writes sizes as arithmetic of TorchScript",
-    "src/trace/symbolic_facts.cpp": "the strides of views that have them as arguments, or of which they are not linear",
+    "src/trace/sizes/size_writer.cpp": "writes sizes as arithmetic of TorchScript",
+    "src/trace/sizes/symbolic_facts.cpp": "the strides of views that have them as arguments, or of which they are not linear",
     "src/plan/steps/operator.cpp": "asks which backends are loaded by aten::empty, which each of them has",
 }
 

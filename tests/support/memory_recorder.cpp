@@ -1,7 +1,7 @@
 #include "tests/support/memory_recorder.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
+#include "analysis/memory/alias_sets.h"
 #include "ir/schema_match.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"

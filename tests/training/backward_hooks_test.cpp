@@ -146,6 +146,43 @@ TEST(BackwardHooks, MayActInAnotherWayThanWhenRecorded) {
   EXPECT_EQ(cache.explain().recorded, 1U);
 }
 
+// A gradient to which recorded code added nothing is whole where its other part waits, until the code brings a part, too.
+TEST(BackwardHooks, MayBringWhatTheyDidNotWhenRecorded) {
+  enum class Wanted { kLeaves, kResults };
+  for (const Wanted wanted : {Wanted::kLeaves, Wanted::kResults}) {
+    const BackwardCache cache(Options().compile(CompileMode::kBlocking));
+    const auto run = [wanted](bool brings) {
+      at::manual_seed(1);
+      const at::Tensor x = random_leaf({3, 3});
+      const at::Tensor w = random_leaf({3, 3});
+      struct Hook final : autograd::FunctionPreHook {
+        explicit Hook(bool is_on) : brings_(is_on) {}
+        autograd::variable_list operator()(const autograd::variable_list& gradients) override {
+          return brings_ ? gradients : autograd::variable_list{at::Tensor()};
+        }
+        bool brings_;
+      };
+      const at::Tensor product = x.mm(w);
+      product.grad_fn()->add_pre_hook(std::make_unique<Hook>(brings));
+      const at::Tensor loss = product.tanh().sum() + (x * 3).sum() + w.sum();
+      if (wanted == Wanted::kResults) {
+        return autograd::grad({loss}, {x, w});
+      }
+      loss.backward();
+      return Tensors{x.grad(), w.grad()};
+    };
+    for (const bool brings : {false, true, false, true, true}) {
+      const Tensors expected = run(brings);
+      const CompiledBackward scope(cache);
+      const Tensors found = run(brings);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::allclose(found[i], expected[i])) << brings << ", gradient " << i << "\n" << found[i] << expected[i];
+      }
+    }
+    EXPECT_EQ(cache.explain().recorded, 1U);
+  }
+}
+
 TEST(BackwardHooks, ThatThrowLeaveTheNextBackwardRight) {
   const BackwardCache cache(Options().compile(CompileMode::kBlocking));
   const CompiledBackward scope(cache);

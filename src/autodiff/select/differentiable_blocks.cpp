@@ -1,7 +1,7 @@
 #include "autodiff/select/differentiable_blocks.h"
 
-#include "analysis/appended_lists.h"
 #include "analysis/effects.h"
+#include "analysis/memory/appended_lists.h"
 #include "ir/constant_operands.h"
 
 #include <algorithm>

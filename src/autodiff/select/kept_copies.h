@@ -1,8 +1,8 @@
 // Operands that LibTorch's autograd keeps as copies.
 #pragma once
 
-#include "analysis/alias_sets.h"
-#include "analysis/memory_writes.h"
+#include "analysis/memory/alias_sets.h"
+#include "analysis/memory/memory_writes.h"
 #include "ir/graph.h"
 
 #include <optional>

@@ -1,8 +1,8 @@
 #include "autodiff/select/roles.h"
 
-#include "analysis/appended_lists.h"
 #include "analysis/effects.h"
-#include "analysis/list_writes.h"
+#include "analysis/memory/appended_lists.h"
+#include "analysis/memory/list_writes.h"
 #include "autodiff/rules/gradient_rule.h"
 #include "autodiff/select/kept_copies.h"
 #include "ir/constant_operands.h"

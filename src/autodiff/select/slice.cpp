@@ -8,8 +8,8 @@
 //   %c = relu(%b)        member of the same slice
 #include "autodiff/select/slice.h"
 
-#include "analysis/appended_lists.h"
 #include "analysis/effects.h"
+#include "analysis/memory/appended_lists.h"
 #include "analysis/nested_uses.h"
 #include "autodiff/select/connected_parts.h"
 #include "autodiff/select/differentiable_blocks.h"

@@ -26,6 +26,8 @@ bool may_copy(const Node& node) {
   return operand == nullptr || !operand->contiguous || !is_row_major;
 }
 
+// Asks three questions in order. What depends on a gradient, and so can only run backward? What does forward compute for its
+// own sake? What does backward read of the rest, and is it saved or computed again?
 class Partitioner {
  public:
   explicit Partitioner(const JointGraph& joint) : joint_(joint), params_(joint.graph->body().param_node()) {
@@ -37,6 +39,7 @@ class Partitioner {
 
   Partition run() {
     find_dependent();
+    // `need` comes after it, and saves a value that forward computes anyway, rather than compute it twice.
     find_forward();
     for (const Value* gradient : joint_.gradients()) {
       need(*gradient);
@@ -46,10 +49,12 @@ class Partitioner {
 
  private:
   bool is_gradient_input(const Value& value) const {
+    // The bool `records` is one of them: forward does not know it either.
     return value.node() == params_ && value.offset() >= joint_.forward_inputs;
   }
 
   void find_dependent() {
+    // Program order: what an operand depends on is known. A node with blocks is one node here.
     for (const Node* node : joint_.graph->body().nodes()) {
       bool depends = false;
       for_each_operand(*node, [&](const Value* operand) {
@@ -85,6 +90,7 @@ class Partitioner {
   // Backward needs the value: it has it from its inputs, from forward, or computes it.
   void need(const Value& value) {
     const Node& node = *value.node();
+    // Constants are not saved: backward gets its own (JointGraphSplitter::enter_constant).
     if (value.constant() != nullptr || is_gradient_input(value) || partition_.backward.contains(&node)) {
       return;
     }

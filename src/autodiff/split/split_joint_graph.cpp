@@ -17,9 +17,11 @@ namespace {
 
 using Values = std::vector<Value*>;
 
+// Copies backward out of the joint graph. What is left of the joint graph becomes forward.
 class JointGraphSplitter {
  public:
   explicit JointGraphSplitter(JointGraph joint) : joint_(std::move(joint)), graph_(*joint_.graph) {
+    // Passes have folded the graph, and may have replaced intermediates (JointGraph::refresh).
     joint_.refresh();
     partition_ = partition(joint_);
     graphs_.signature = joint_.signature;
@@ -29,6 +31,7 @@ class JointGraphSplitter {
     order_saved();
     build_backward();
     find_paths();
+    // strip_forward comes last: it erases the nodes that backward is copied from.
     strip_forward();
     return std::move(graphs_);
   }
@@ -97,6 +100,8 @@ class JointGraphSplitter {
       enter_constant(*backward, *gradient, copies);
       backward->add_output(copies.at(gradient));
     }
+    // Once the graph is complete: `unused` are positions among all inputs. specialize_backward then counts only the
+    // gradients of intermediates that are left.
     remove_undefined_inputs(*backward, unused);
     const BackwardForm all{std::vector<Definedness>(outputs, Definedness::kAll)};
     graphs_.backward = specialize_backward(*backward, graphs_.signature.differentiable_intermediates.size(), all);
@@ -144,12 +149,14 @@ class JointGraphSplitter {
   // Leaves what forward computes: the outputs, the intermediates and the conditions.
   void strip_forward() {
     Block& body = graph_.body();
+    // A copy: the conditions are returns, which are removed next.
     const Values conditions = joint_.conditions().vec();
     while (body.returns().size() > joint_.forward_outputs) {
       body.remove_return(body.returns().size() - 1);
     }
     std::for_each(intermediates_.begin(), intermediates_.end(), [&](Value* value) { body.add_return(value); });
     std::for_each(conditions.begin(), conditions.end(), [&](Value* value) { body.add_return(value); });
+    // The walk begins at the last node: a node is erased after its users.
     for (Node* node = body.last(); node != nullptr;) {
       Node* previous = node->previous();
       if (!partition_.forward.contains(node) && node->opcode() != Opcode::kConstant) {
@@ -158,6 +165,7 @@ class JointGraphSplitter {
       node = previous;
     }
     run_pass(joint_.run, "eliminate_dead_nodes", eliminate_dead_nodes, graph_);
+    // The nodes that read gradients are gone now.
     while (graph_.inputs().size() > joint_.forward_inputs) {
       body.remove_param(graph_.inputs().size() - 1);
     }

@@ -1,6 +1,6 @@
 #include "executor/argument_spec/argument_spec.h"
 
-#include "analysis/alias_sets.h"
+#include "analysis/memory/alias_sets.h"
 #include "executor/argument_spec/attribute_memo.h"
 #include "executor/argument_spec/writer.h"
 

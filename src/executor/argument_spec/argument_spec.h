@@ -32,7 +32,7 @@
 //   4. if the graph writes to arguments, the tensors that lie in the storage of an argument.
 #pragma once
 
-#include "analysis/assigned_attributes.h"
+#include "analysis/memory/assigned_attributes.h"
 #include "ir/graph.h"
 
 #include <ATen/core/ivalue.h>

@@ -1,6 +1,6 @@
 #include "executor/argument_spec/facts_of_spec.h"
 
-#include "analysis/assigned_attributes.h"
+#include "analysis/memory/assigned_attributes.h"
 #include "base/assert.h"
 #include "executor/argument_spec/reader.h"
 

@@ -1,7 +1,7 @@
 #include "executor/joint/cut_results.h"
 
 #include "analysis/effects.h"
-#include "analysis/memory_source.h"
+#include "analysis/memory/memory_source.h"
 
 #include <unordered_set>
 

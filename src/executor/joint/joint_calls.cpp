@@ -1,7 +1,7 @@
 #include "executor/joint/joint_calls.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
+#include "analysis/memory/alias_sets.h"
 #include "base/autocast.h"
 #include "trace/tracing_conditions.h"
 

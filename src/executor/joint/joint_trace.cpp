@@ -1,7 +1,7 @@
 #include "executor/joint/joint_trace.h"
 
 #include "analysis/effects.h"
-#include "analysis/memory_source.h"
+#include "analysis/memory/memory_source.h"
 #include "executor/joint/cut_results.h"
 #include "executor/joint/joint_node.h"
 #include "executor/joint/result_checks.h"

@@ -1,7 +1,7 @@
 #include "executor/joint/split_recording.h"
 
 #include "analysis/effects.h"
-#include "analysis/memory_source.h"
+#include "analysis/memory/memory_source.h"
 #include "analysis/nested_uses.h"
 #include "autodiff/select/roles.h"
 #include "ir/constant_operands.h"

@@ -9,7 +9,11 @@ namespace sconce {
 namespace {
 
 // Rows in tiles: of several vectors where values are cheap, then of one, then of what is left, under a mask. All elements of
-// a tile's rows are reduced in registers.
+// a tile's rows are reduced in registers. With tiles of `many` vectors:
+//
+//   for (r = 0; r + many * lanes <= rows; r += many * lanes)  a tile of `many` vectors    many
+//   for (; r + lanes <= rows; r += lanes)                     a tile of one vector        one
+//   if (r < rows)                                             the same under a mask       rest
 class ColumnLoops : public ElementWriter {
  public:
   ColumnLoops(const KernelProgram& program, size_t lanes) : ElementWriter(program, lanes) {}
@@ -35,6 +39,7 @@ class ColumnLoops : public ElementWriter {
       write_tile("one_", "%one_r", 1, "");
       w_.line("br label %one");
     } else {
+      // `many` branches to `one` all the same. Its tiles of one vector have left no full vector.
       w_.line("br label %rest");
     }
 
@@ -67,6 +72,7 @@ class ColumnLoops : public ElementWriter {
 
   void write_tile(const std::string& name, const std::string& r, size_t vectors, const std::string& mask) {
     w_.line(name + "tile:");
+    // `of_row_` has its size before the vectors of the tile point into it.
     of_row_.assign(vectors, {});
     std::vector<Vector> tile;
     for (size_t v = 0; v < vectors; ++v) {
@@ -95,6 +101,15 @@ class ColumnLoops : public ElementWriter {
   //   loop:   an element of each row
   //   sum:    the block's reductions to those of the last blocks; the latter to all, now and then
   //
+  //   all = last = start; n = 1                              n counts blocks of all segments
+  //   for (s = 0; s < segments; ++s)
+  //     for (b = 0; b < elements; b += kBlockOfColumn, ++n)
+  //       reduction = start
+  //       for each element of the block: reduction = combined(reduction, element); store results
+  //       last = combined(last, reduction)
+  //       if (n % kBlocksOfSum == 0): all = combined(all, last); last = start
+  //   result = combined(all, last)
+  //
   // So a sum is a sum of sums of sums: as precise as LibTorch's cascades.
 
   void write_pass(const std::string& p, uint32_t pass, const std::vector<Vector>& tile) {
@@ -120,6 +135,7 @@ class ColumnLoops : public ElementWriter {
       }
     });
     const std::string left = w_.value("sub i64 %elements, %" + p + "_b");
+    // The last block of a segment may be shorter. It has one element at least, so `loop` is tested at its end.
     const std::string is_last = w_.value("icmp ule i64 " + left + ", " + std::to_string(cost_model::kBlockOfColumn));
     const std::string count =
         w_.value("select i1 " + is_last + ", i64 " + left + ", i64 " + std::to_string(cost_model::kBlockOfColumn));
@@ -177,6 +193,7 @@ class ColumnLoops : public ElementWriter {
     const std::string next = w_.value("add i64 %" + p + "_b, " + count);
     const std::string next_segment = w_.value("add i64 %" + p + "_s, 1");
     w_.line("%" + p + "_next_n = add i64 %" + p + "_n, 1");
+    // One loop runs over the blocks of all segments: after the last block of a segment, b begins again and s moves on.
     w_.line("%" + p + "_next_b = select i1 " + is_last + ", i64 0, i64 " + next);
     w_.line("%" + p + "_next_s = select i1 " + is_last + ", i64 " + next_segment + ", i64 %" + p + "_s");
     w_.line("%" + p + "_blocks = icmp ult i64 %" + p + "_next_s, %segments");
@@ -196,6 +213,7 @@ class ColumnLoops : public ElementWriter {
   template <typename Action>
   void for_each_moving_operand(const Action& action) const {
     for (size_t k = 0; k < operands_; ++k) {
+      // Columns have no buffers (schedule.cpp): what is no input is an output.
       const bool is_input = k < program_.inputs.size();
       const bool is_of_row = is_input ? program_.is_of_row(program_.inputs[k])
                                       : program_.outputs[k - program_.inputs.size()].access == Access::kOne;

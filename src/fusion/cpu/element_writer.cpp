@@ -34,6 +34,7 @@ void ElementWriter::write_entry() {
     const bool is_strided = k < program_.inputs.size() && program_.inputs[k].access == Access::kStrided;
     w_.line("%at" + n + " = getelementptr ptr, ptr %operands, i64 " + n);
     w_.line("%first" + n + " = load ptr, ptr %at" + n);
+    // Lanes of columns take rows that lie side by side. Only a strided input asks how far apart its rows are.
     if (!has_columns || is_strided) {
       load_step("%row_step", 0, k);
     }
@@ -52,6 +53,7 @@ void ElementWriter::write_entry() {
     const std::string n = std::to_string(k);
     const bool is_float = c10::isFloatingType(program_.numbers[k]);
     const std::string type = is_float ? "double" : "i64";
+    // A call gives each number as a double or an int64 (KernelFunction), a bool as an int64.
     w_.line("%number_at" + n + " = getelementptr i64, ptr %numbers, i64 " + n);
     w_.line("%number_in" + n + " = load " + type + ", ptr %number_at" + n);
     numbers_.push_back(
@@ -93,6 +95,7 @@ MachineOp ElementWriter::combining(uint32_t reduction) const {
 }
 
 std::string ElementWriter::start_of(uint32_t reduction) const {
+  // Reductions are of floating dtypes alone (reductions.cpp), of which a literal reads `literal`.
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const MachineOp op = program_.code[reduction].op;
   return w_.literal({.op = MachineOp::kLiteral,
@@ -116,10 +119,12 @@ std::string ElementWriter::reduced(Vector& vector, uint32_t reduction, const std
 }
 
 void ElementWriter::define(const std::string& name, uint32_t reduction, const std::string& value) {
+  // LLVM has no copy of a value: a bitcast to the same type is one.
   w_.line(name + " = bitcast " + type_of(reduction) + " " + value + " to " + type_of(reduction));
 }
 
 std::string ElementWriter::mask_of(const std::string& left) {
+  // Less than a vector is left, so 32 bits hold the number.
   const std::string narrow = w_.value("trunc i64 " + left + " to i32");
   return w_.value("icmp ult " + w_.vector("i32") + " " + w_.lane_numbers("i32") + ", " + w_.splat("i32", narrow));
 }
@@ -130,6 +135,7 @@ void ElementWriter::write_row_values(Vector& vector, uint32_t stage) {
   Values& of_row = *vector.of_row;
   for (uint32_t i = 0; i < program_.code.size(); ++i) {
     const Instruction& each = program_.code[i];
+    // Operands come before what is computed of them, so all are known here. The loops have entered reductions themselves.
     if (schedule_.is_of_row[i] && schedule_.stage[i] == stage && !is_reduction(each.op)) {
       const auto numbers = operands_of(each);
       std::array<std::string, 3> operands;
@@ -146,6 +152,7 @@ void ElementWriter::write_row_values(Vector& vector, uint32_t stage) {
     }
     const std::string lanes = w_.to_memory(of_row.at(output.value), output.type);
     const size_t operand = program_.inputs.size() + k;
+    // In columns each lane has a row, and outputs of rows lie side by side. Else all lanes have the value of one row.
     if (program_.order == LoopOrder::kColumns) {
       w_.store(output.type, lanes, address(vector, operand, output.type), vector.mask);
     } else {
@@ -173,6 +180,8 @@ std::string ElementWriter::computed(Vector& vector, const Instruction& each, con
   }
 }
 
+// Writes what a value needs where it is first used, so that each pass computes only what it stores or reduces. What no
+// buffer keeps of an earlier pass is computed again: it is cheap, or of columns, which have no buffers (schedule.cpp).
 const std::string& ElementWriter::value_of(Vector& vector, uint32_t value) {
   if (schedule_.is_of_row[value]) {
     return vector.of_row->at(value);
@@ -183,6 +192,7 @@ const std::string& ElementWriter::value_of(Vector& vector, uint32_t value) {
   const Instruction& each = program_.code[value];
   const auto buffer = schedule_.buffer_of(value);
   std::string result;
+  // The pass of its own stage computes the value, and write_stores keeps it.
   if (buffer && schedule_.stage[value] < vector.pass) {
     result =
         w_.from_memory(w_.load(each.type, address(vector, operand_of_buffer(*buffer), each.type), vector.mask), each.type);
@@ -213,6 +223,7 @@ std::string ElementWriter::load(const Vector& vector, const Instruction& each) {
   }
   const std::string k = std::to_string(each.index);
   const std::string step = (program_.order == LoopOrder::kColumns ? "%row_step" : "%element_step") + k;
+  // The address of lane j: pointer + (index + j) * step.
   const std::string first = w_.value("mul i64 " + vector.index + ", " + step);
   const std::string offsets = w_.value("add " + w_.vector("i64") + " " + w_.splat("i64", first) + ", %lane_offsets" + k);
   const std::string addresses = w_.value("getelementptr i8, ptr " + pointer + ", " + w_.vector("i64") + " " + offsets);

@@ -8,12 +8,27 @@
 namespace sconce {
 namespace {
 
+// Writes the loops, and lets ElementWriter write what they compute. The names on the right are those of blocks:
+//
+//   for each row                                                row … row_end
+//     compute what is known of the row before any pass
+//     for each pass of the schedule                             pass
+//       for each segment of the row                             piece: LoopOrder::kSegments alone
+//         while kUnrolledVectors fit: reduce them side by side  many, joined: cheap values of long rows alone
+//         while a vector fits: reduce it, store its results     head, body
+//         if elements are left: the same under a mask           tail, rest
+//         combine the reductions with those of former segments  done
+//       combine the lanes of the reductions
+//       compute what is known of the row after this pass
+//
+// All counts are at least 1 (llvm_text.h), so the loops over rows and segments are tested at their ends.
 class RowLoops : public ElementWriter {
  public:
   RowLoops(const KernelProgram& program, size_t lanes) : ElementWriter(program, lanes) {}
 
   std::string text() {
     write_entry();
+    // Shorter rows skip the unrolled loop: they would have no iteration of it, only its parts to join.
     w_.line("%is_long = icmp uge i64 %elements, " + std::to_string(cost_model::kUnrolledVectors * w_.lanes()));
     w_.line("br label %row");
     write_row_head();
@@ -79,6 +94,7 @@ class RowLoops : public ElementWriter {
     }
     const std::string start = (has_segments() ? "%piece" : "%pass") + p;
     w_.line(is_unrolled ? "br i1 %is_long, label %many" + p + ", label %head" + p : "br label %head" + p);
+    // The unrolled loop comes first: the head's phis name what it leaves in `joined_`.
     if (is_unrolled) {
       write_unrolled(pass, reductions, start);
     }
@@ -87,6 +103,7 @@ class RowLoops : public ElementWriter {
             (is_unrolled ? ", [ %many_i" + p + ", %joined" + p + " ]" : ""));
     for (const uint32_t reduction : reductions) {
       const std::string f = std::to_string(reduction);
+      // The body gives %more its value further below (`define`). A phi may name a value before that.
       w_.line("%reduction" + f + " = phi " + type_of(reduction) + " [ " + start_of(reduction) + ", " + start +
               " ], [ %more" + f + ", %body" + p + " ]" +
               (is_unrolled ? ", [ " + joined_.at(reduction) + ", %joined" + p + " ]" : ""));
@@ -112,6 +129,7 @@ class RowLoops : public ElementWriter {
     for (const uint32_t reduction : reductions) {
       const std::string f = std::to_string(reduction);
       const std::string all = reduced(rest, reduction, "%reduction" + f);
+      // Lanes beyond the end computed with zeros in place of elements. They keep what they have.
       w_.line("%last" + f + " = select " + w_.vector("i1") + " " + rest.mask + ", " + type_of(reduction) + " " + all + ", " +
               type_of(reduction) + " %reduction" + f);
     }
@@ -119,6 +137,7 @@ class RowLoops : public ElementWriter {
     w_.line("br label %done" + p);
 
     w_.line("done" + p + ":");
+    // All phis come before anything else: LLVM accepts them only at the head of a block.
     for (const uint32_t reduction : reductions) {
       const std::string f = std::to_string(reduction);
       w_.line("%lanes" + f + " = phi " + type_of(reduction) + " [ %reduction" + f + ", %tail" + p + " ], [ %last" + f +
@@ -166,6 +185,8 @@ class RowLoops : public ElementWriter {
     w_.line("all" + p + ":");
   }
 
+  // Writes the loop in which each of several vectors has its own part of every reduction. The parts do not wait for each
+  // other (cost_model.h). Elements that are left go to the loop of single vectors.
   void write_unrolled(uint32_t pass, const std::vector<uint32_t>& reductions, const std::string& start) {
     const std::string p = std::to_string(pass);
     const auto part = [](const char* prefix, uint32_t reduction, size_t k) {

@@ -1,7 +1,7 @@
 #include "fusion/group/form_groups.h"
 
 #include "analysis/effects.h"
-#include "analysis/list_writes.h"
+#include "analysis/memory/list_writes.h"
 #include "base/flat_map.h"
 #include "fusion/group/draws.h"
 #include "fusion/group/known_dtypes.h"
@@ -50,6 +50,7 @@ void name_states(std::span<Node* const> nodes) {
   FlatMap<Value*, Value*> states;
   const auto is_inside = [&](const Node* node) { return std::find(nodes.begin(), nodes.end(), node) != nodes.end(); };
   for (Node* node : nodes) {
+    // The target is taken before the inputs are renamed: states are found by the tensor's first name.
     Value* const target = writes_in_place(*node) ? node->input(0) : nullptr;
     for (size_t i = 0; i < node->inputs().size(); ++i) {
       if (const auto state = states.find(node->input(i)); state != states.end()) {
@@ -63,6 +64,7 @@ void name_states(std::span<Node* const> nodes) {
   for (const auto& [target, state] : states) {
     const auto uses = target->uses();
     for (const Use& use : c10::SmallVector<Use, 4>(uses.begin(), uses.end())) {
+      // A tensor from outside is the same object after the writes, so it keeps its name there (ir/kernel_node.h).
       if (is_inside(target->node()) && !is_inside(use.user)) {
         use.user->set_input(use.index, state);
       }
@@ -90,10 +92,15 @@ bool make_kernels(std::span<const Member> members) {
     if (reduction != nullptr) {
       reductions[node] = reduction;
     }
+    // A kernel's results are memory of its own. A view among them would not share memory with its base. And kernels do not
+    // read what they reduce of other rows.
     const bool is_seen_view = role == GroupRole::kView && (reduction != nullptr || is_used_outside(*node, members));
+    // A kernel's operands are tensors and numbers (NodeGroup), no lists of views.
     const bool lacks_source = (role == GroupRole::kCopy || node->opcode() == Opcode::kListUnpack) &&
                               !contains(members.first(i), node->input(0)->node());
     if (is_seen_view || lacks_source || are_apart) {
+      // The first members are examined again: one of their views may now be used outside. The node stays by itself, or
+      // begins the next kernel if it does not fit the reductions before it.
       const bool made_before = make_kernels(members.first(i));
       return make_kernels(members.subspan(are_apart ? i : i + 1)) || made_before;
     }
@@ -101,6 +108,8 @@ bool make_kernels(std::span<const Member> members) {
     nodes.push_back(node);
   }
   if (computes) {
+    // States are named first: users outside read the last state of a tensor that the nodes make, and the kernel node returns
+    // what they read.
     name_states(nodes);
     make_kernel_node(nodes);
   }
@@ -126,6 +135,7 @@ const Value* origin_of(const Value* value) {
 // Returns whether the node writes a tensor whose memory the other one reads or writes under another name.
 bool writes_operand_of(const Node& node, const Node& other) {
   const auto inputs = other.inputs();
+  // Reads under the tensor's own name are in order: each state has a name (name_states).
   return writes_in_place(node) && std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
            return input != node.input(0) && input->type()->kind() == c10::TypeKind::TensorType &&
                   origin_of(input) == origin_of(node.input(0));
@@ -136,13 +146,15 @@ bool writes_operand_of(const Node& node, const Node& other) {
 // write must then come first if it does.
 bool depends_on_writes(const Node& node) {
   const auto inputs = node.inputs();
+  // A prim::GetAttr reads an object, and no elements.
   const bool reads =
       node.op().reads != Reads::kMetadata && !node.op().moves_operands &&
       std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return holds_memory(input->type()); });
   return (reads && node.opcode() != Opcode::kGetAttr) || may_raise(node);
 }
 
-// The group that a walk through a block adds to.
+// The group that a walk through a block adds to. The walk is greedy: a node joins the group, may run before it, or closes
+// it, and no group is opened again.
 class OpenGroup {
  public:
   OpenGroup(GroupMoves moves, bool has_stable_sizes) : moves_(moves), has_stable_sizes_(has_stable_sizes) {}
@@ -157,6 +169,7 @@ class OpenGroup {
       pass(node);
       return;
     }
+    // The kernel of a draw is of one node (make_drawing_kernel), so nothing joins it.
     if (role == GroupRole::kDraw) {
       if (writes_in_place(node)) {
         node.output()->replace_all_uses_with(node.input(0));
@@ -166,6 +179,8 @@ class OpenGroup {
       close();
       return;
     }
+    // Result and operand are one object. Later nodes name it as the operand: another name would end the group
+    // (writes_operand_of).
     if (role == GroupRole::kWrite) {
       node.output()->replace_all_uses_with(node.input(0));
     }
@@ -189,6 +204,7 @@ class OpenGroup {
   void close() {
     std::span<const Member> rest = members_;
     while (!rest.empty()) {
+      // Members of a group without writes stay together, independent ones too: one call computes them.
       const auto first = rest.first(has(GroupRole::kWrite) ? connected_prefix(rest) : rest.size());
       changed_ = make_kernels(first) || changed_;
       rest = rest.subspan(first.size());
@@ -207,6 +223,7 @@ class OpenGroup {
     const bool is_operator =
         node.schema() != nullptr &&
         std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return holds_memory(output->type()); });
+    // The group will stand in the place of its last node. So the node runs before all members, also before those that write.
     const bool stays = node.opcode() == Opcode::kConstant ||
                        (node.blocks().empty() && !effects_of(node).any() && !uses_member(node) &&
                         !(has(GroupRole::kWrite) && depends_on_writes(node)) &&
@@ -243,6 +260,8 @@ class OpenGroup {
 
   // Returns whether no kernel computes the node together with the members, because of what one of them writes.
   bool conflicts(const Node& node, GroupRole role) const {
+    // A reduction passes over its row several times, and a view reads an element in the place of another: both may read what
+    // the kernel has already written.
     const bool moves_elements =
         role == GroupRole::kReduction || role == GroupRole::kCopy || (role == GroupRole::kView && uses_member(node));
     const bool have_moved = std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
@@ -294,6 +313,7 @@ bool form_groups(const Block& block, GroupMoves moves, bool has_stable_sizes) {
   bool changed = false;
   for (Node* node : block.nodes()) {
     group.visit(*node);
+    // The block of a kernel node is a group already.
     if (node->opcode() == Opcode::kKernel) {
       continue;
     }
@@ -312,6 +332,7 @@ GroupRole role_in_group(const Node& node) {
   if (unpacks_views(node)) {
     return GroupRole::kView;
   }
+  // Draws come before the question for effects: to draw is one.
   if (may_draw_by_kernel(node)) {
     return GroupRole::kDraw;
   }
@@ -321,6 +342,7 @@ GroupRole role_in_group(const Node& node) {
     return GroupRole::kNone;
   }
   const auto inputs = node.inputs();
+  // A kernel takes tensors and numbers. Any other argument has to be a constant.
   const bool can_read = std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
     const c10::TypeKind kind = input->type()->kind();
     return input->node()->opcode() == Opcode::kConstant || kind == c10::TypeKind::TensorType ||
@@ -332,18 +354,22 @@ GroupRole role_in_group(const Node& node) {
   if (is_write) {
     return is_known_to_be_refused(node) ? GroupRole::kNone : GroupRole::kWrite;
   }
+  // Views come before copies: `contiguous` is a view where all users read elements, so that no copy is made.
   if (is_index_view(node)) {
     return GroupRole::kView;
   }
   if (may_copy(node)) {
     return GroupRole::kCopy;
   }
+  // Other results may be the operand itself, or share its memory, while a kernel's results are memory of their own.
   const bool has_rule = has_element_rule(node.op()) && (produces_new_tensor(node) || casts_to_other_dtype(node)) &&
                         !is_known_to_be_refused(node);
   return !has_rule ? GroupRole::kNone : may_reduce(node.op()) ? GroupRole::kReduction : GroupRole::kPointwise;
 }
 
 bool form_groups(Graph& graph, GroupMoves moves) {
+  // Reductions rise first, so that each finds the group of what it reduces open. Where autograd may record operators, none
+  // rises: gradients are added up in their order (GroupMoves).
   const bool has_raised = moves == GroupMoves::kOperators && raise_reductions(graph);
   return form_groups(graph.body(), moves, !may_change_sizes(graph)) || has_raised;
 }

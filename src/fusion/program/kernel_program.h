@@ -1,11 +1,11 @@
 // KernelProgram: what a kernel computes, in operations of a machine.
 //
-//   input 0: float32 elements            gelu(x * w) of rows, where each row has one w
-//   input 1: float32 one
-//   output 0: float32 = %9
-//     %0 = load.float32 0
-//     %1 = load.float32 1
-//     %2 = mul.float32 %0 %1
+//   input 0: Float elements            gelu(x * w) of rows, where each row has one w
+//   input 1: Float one
+//   output 0: Float = %9
+//     %0 = load.Float 0
+//     %1 = load.Float 1
+//     %2 = mul.Float %0 %1
 //     …
 //
 // The program describes one row of elements. The kernel runs it for all rows. An instruction computes one value per element,

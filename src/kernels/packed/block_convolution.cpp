@@ -1,7 +1,7 @@
 #include "kernels/packed/block_convolution.h"
 
+#include "kernels/loops/direct_loops.h"
 #include "kernels/packed/channel_blocks.h"
-#include "kernels/packed/direct_loops.h"
 #include "kernels/packed/scratch.h"
 #include "kernels/packed/tiled_product.h"
 

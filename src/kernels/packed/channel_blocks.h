@@ -1,7 +1,7 @@
 // Blocks of the channels of images, and the taps of windows over them.
 #pragma once
 
-#include "kernels/packed/direct_loops.h"
+#include "kernels/loops/direct_loops.h"
 
 #include <algorithm>
 #include <vector>

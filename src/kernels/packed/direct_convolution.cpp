@@ -1,6 +1,6 @@
 // Convolutions by direct loops: depthwise ones, and those of images with few channels. Of these a matrix product would
 // multiply too few numbers per element that it gathers.
-#include "kernels/packed/direct_loops.h"
+#include "kernels/loops/direct_loops.h"
 #include "kernels/packed/packed_convolution.h"
 #include "kernels/packed/tiled_product.h"
 

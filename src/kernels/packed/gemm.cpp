@@ -1,7 +1,7 @@
 #include "kernels/packed/gemm.h"
 
+#include "kernels/loops/transpose.h"
 #include "kernels/packed/scratch.h"
-#include "kernels/packed/transpose.h"
 #include "plan/intra_op_threads.h"
 
 #include <ATen/Parallel.h>

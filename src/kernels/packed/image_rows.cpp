@@ -1,6 +1,6 @@
 #include "kernels/packed/image_rows.h"
 
-#include "kernels/packed/transpose.h"
+#include "kernels/loops/transpose.h"
 
 #include <c10/util/SmallVector.h>
 

@@ -1,5 +1,5 @@
 // Depthwise convolutions of rows of pixels, channel by channel, with the weights as they are.
-#include "kernels/packed/direct_loops.h"
+#include "kernels/loops/direct_loops.h"
 #include "kernels/packed/packed_convolution.h"
 #include "kernels/packed/tiled_product.h"
 

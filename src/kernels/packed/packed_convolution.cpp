@@ -1,7 +1,7 @@
 #include "kernels/packed/packed_convolution.h"
 
+#include "kernels/loops/direct_loops.h"
 #include "kernels/packed/block_convolution.h"
-#include "kernels/packed/direct_loops.h"
 
 #include <algorithm>
 

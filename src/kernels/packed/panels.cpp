@@ -1,6 +1,6 @@
 #include "kernels/packed/panels.h"
 
-#include "kernels/packed/transpose.h"
+#include "kernels/loops/transpose.h"
 
 #include <ATen/Parallel.h>
 

@@ -1,7 +1,7 @@
 // Panels: the weights of a product or convolution, in the order in which tiles read them.
 #pragma once
 
-#include "kernels/packed/tiles.h"
+#include "kernels/loops/tiles.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,8 +1,8 @@
 // Convolutions by tiles: a product of the pixels that the kernel covers, and the weights.
+#include "kernels/loops/transpose.h"
 #include "kernels/packed/image_rows.h"
 #include "kernels/packed/packed_convolution.h"
 #include "kernels/packed/tiled_product.h"
-#include "kernels/packed/transpose.h"
 #include "plan/large_blocks.h"
 
 #include <ATen/Parallel.h>

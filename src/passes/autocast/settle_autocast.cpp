@@ -1,6 +1,6 @@
 #include "passes/autocast/settle_autocast.h"
 
-#include "analysis/alias_sets.h"
+#include "analysis/memory/alias_sets.h"
 #include "base/flat_map.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"

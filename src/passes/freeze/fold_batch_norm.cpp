@@ -1,8 +1,8 @@
 #include "passes/freeze/fold_batch_norm.h"
 
 #include "analysis/affine_ops.h"
-#include "analysis/invariant_tensors.h"
-#include "analysis/memory_writes.h"
+#include "analysis/memory/invariant_tensors.h"
+#include "analysis/memory/memory_writes.h"
 #include "base/paged_memory.h"
 #include "ir/constant_operands.h"
 

@@ -1,6 +1,6 @@
 #include "passes/freeze/module_constants.h"
 
-#include "analysis/escapes.h"
+#include "analysis/memory/escapes.h"
 #include "ir/constant_operands.h"
 #include "ir/refusal.h"
 #include "passes/freeze/module_code.h"

@@ -1,6 +1,6 @@
 #include "passes/layout/permutations.h"
 
-#include "analysis/list_writes.h"
+#include "analysis/memory/list_writes.h"
 #include "ir/constant_operands.h"
 
 #include <algorithm>

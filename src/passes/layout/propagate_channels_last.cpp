@@ -2,11 +2,11 @@
 
 #include "analysis/affine_ops.h"
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
-#include "analysis/invariant_tensors.h"
 #include "analysis/known_layout.h"
 #include "analysis/layout_use.h"
-#include "analysis/memory_writes.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/invariant_tensors.h"
+#include "analysis/memory/memory_writes.h"
 #include "base/paged_memory.h"
 #include "ir/schema_match.h"
 

@@ -1,10 +1,10 @@
 #include "passes/layout/remove_layout_changes.h"
 
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
 #include "analysis/known_layout.h"
 #include "analysis/layout_use.h"
-#include "analysis/lazy_alias_sets.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/lazy_alias_sets.h"
 #include "ir/constant_operands.h"
 #include "ir/schema_match.h"
 #include "passes/layout/permutations.h"

@@ -1,10 +1,10 @@
 #include "passes/loops/hoist_loop_invariants.h"
 
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
-#include "analysis/memory_writes.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/memory_writes.h"
+#include "analysis/memory/object_identity.h"
 #include "analysis/nesting.h"
-#include "analysis/object_identity.h"
 #include "ir/constant_operands.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "passes/matmul/batch_matmul.h"
 
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
 #include "analysis/matrix_products.h"
-#include "analysis/memory_writes.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/memory_writes.h"
 #include "passes/insert_node.h"
 #include "passes/matmul/known_matrices.h"
 #include "passes/matmul/product_cost.h"

@@ -1,8 +1,8 @@
 #include "passes/matmul/decompose_ops.h"
 
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
 #include "analysis/matrix_products.h"
+#include "analysis/memory/escapes.h"
 #include "passes/insert_node.h"
 #include "passes/matmul/known_matrices.h"
 

@@ -1,6 +1,6 @@
 #include "passes/matmul/join_summed_products.h"
 
-#include "analysis/memory_writes.h"
+#include "analysis/memory/memory_writes.h"
 #include "ir/constant_operands.h"
 #include "passes/insert_node.h"
 #include "passes/layout/permutations.h"

@@ -1,9 +1,9 @@
 // Matrix products whose operands are known from facts. Functions return nothing if a fact they need is missing.
 #pragma once
 
-#include "analysis/invariant_tensors.h"
 #include "analysis/known_layout.h"
 #include "analysis/matrix_products.h"
+#include "analysis/memory/invariant_tensors.h"
 #include "ir/graph.h"
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,8 @@
 #include "passes/memory/remove_dead_copies.h"
 
-#include "analysis/escapes.h"
 #include "analysis/known_layout.h"
-#include "analysis/lazy_alias_sets.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/lazy_alias_sets.h"
 #include "ir/constant_operands.h"
 
 #include <ATen/core/jit_type.h>

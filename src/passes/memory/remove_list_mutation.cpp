@@ -1,6 +1,6 @@
 #include "passes/memory/remove_list_mutation.h"
 
-#include "analysis/list_writes.h"
+#include "analysis/memory/list_writes.h"
 #include "ir/constant_operands.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "passes/memory/remove_tensor_mutation.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
 #include "analysis/known_layout.h"
 #include "analysis/matrix_products.h"
+#include "analysis/memory/alias_sets.h"
 #include "ir/constant_operands.h"
 
 #include <ATen/core/jit_type.h>

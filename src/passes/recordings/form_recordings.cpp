@@ -1,8 +1,8 @@
 #include "passes/recordings/form_recordings.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/cut_out.h"
 #include "analysis/effects.h"
+#include "analysis/memory/alias_sets.h"
 #include "analysis/nested_uses.h"
 #include "analysis/step_traits.h"
 #include "ir/differentiable.h"

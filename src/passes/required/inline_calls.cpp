@@ -1,6 +1,6 @@
 #include "passes/required/inline_calls.h"
 
-#include "analysis/object_identity.h"
+#include "analysis/memory/object_identity.h"
 
 #include <ATen/core/function.h>
 

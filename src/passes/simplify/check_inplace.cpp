@@ -1,6 +1,6 @@
 #include "passes/simplify/check_inplace.h"
 
-#include "analysis/alias_sets.h"
+#include "analysis/memory/alias_sets.h"
 #include "base/assert.h"
 #include "ir/text/print.h"
 

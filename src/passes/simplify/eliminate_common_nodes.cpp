@@ -1,9 +1,9 @@
 #include "passes/simplify/eliminate_common_nodes.h"
 
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
-#include "analysis/memory_writes.h"
-#include "analysis/object_identity.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/memory_writes.h"
+#include "analysis/memory/object_identity.h"
 #include "base/flat_map.h"
 
 #include <c10/util/hash.h>

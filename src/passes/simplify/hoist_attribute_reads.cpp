@@ -1,6 +1,6 @@
 #include "passes/simplify/hoist_attribute_reads.h"
 
-#include "analysis/assigned_attributes.h"
+#include "analysis/memory/assigned_attributes.h"
 
 #include <vector>
 

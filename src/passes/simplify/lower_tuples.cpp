@@ -1,6 +1,6 @@
 #include "passes/simplify/lower_tuples.h"
 
-#include "analysis/object_identity.h"
+#include "analysis/memory/object_identity.h"
 #include "ir/constant_operands.h"
 
 #include <ATen/core/jit_type.h>

@@ -1,7 +1,7 @@
 #include "passes/simplify/peephole.h"
 
-#include "analysis/escapes.h"
-#include "analysis/lazy_alias_sets.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/lazy_alias_sets.h"
 #include "ir/constant_operands.h"
 #include "ir/schema_match.h"
 #include "passes/insert_node.h"

@@ -1,8 +1,8 @@
 #include "passes/simplify/pool_constants.h"
 
-#include "analysis/escapes.h"
-#include "analysis/invariant_tensors.h"
-#include "analysis/object_identity.h"
+#include "analysis/memory/escapes.h"
+#include "analysis/memory/invariant_tensors.h"
+#include "analysis/memory/object_identity.h"
 #include "ir/text/print_literal.h"
 
 #include <ATen/core/Tensor.h>

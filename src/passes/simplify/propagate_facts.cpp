@@ -1,8 +1,8 @@
 #include "passes/simplify/propagate_facts.h"
 
-#include "analysis/alias_sets.h"
-#include "analysis/assigned_attributes.h"
 #include "analysis/effects.h"
+#include "analysis/memory/alias_sets.h"
+#include "analysis/memory/assigned_attributes.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"
 #include "load/compile_op_row.h"

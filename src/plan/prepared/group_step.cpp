@@ -17,20 +17,24 @@ class OneKernelStep final : public GroupStep {
   void set_parts(KernelStepParts parts) override { runner_ = KernelRunner(std::move(parts)); }
 
   void run(Frame& frame) const override {
+    // The steps of the single nodes come next.
     if (!frame.runs_prepared || runner_.leaves_to_operators(frame)) {
       return;
     }
     StepState& state = runner_.state_of(frame);
     const auto make_kernel = [this] { return compiler_.make_kernel(group_); };
     const bool is_taken = runner_.take_operands(frame, state, /*op=*/nullptr, make_kernel);
+    // After `take_operands`, which may make the arguments anew.
     if (draws_ && is_taken) {
       KernelRunner::tell_draws(frame, state);
     }
     if (is_taken && state.kernel->can_run(state.arguments) && may_write(frame)) {
+      // Before the run, which drops operands from their registers at their last use.
       bump_versions(frame);
       runner_.run(frame, state);
       frame.next_step = target_;
     } else {
+      // A recording of the run asks for both: operators make numbers a part of it, and it waits for kernels.
       frame.ran_nodes_of_group = true;
       frame.waits_for_kernels = frame.waits_for_kernels || (is_taken && state.kernel->is_being_compiled());
     }
@@ -38,10 +42,12 @@ class OneKernelStep final : public GroupStep {
 
   bool run_after(Frame& frame, const KernelRunner& before, StepState& state_before) const override {
     const int64_t rows = state_before.kernel->rows();
+    // Only the ordinary way, `run`, deals with numbers in memory, random numbers and version counters.
     if (rows == 0 || frame.number_memory != nullptr || !group_.writes.empty() || draws_ ||
         runner_.leaves_to_operators(frame)) {
       return false;
     }
+    // The group's operand is the slot of this result, which has its stamp and address only from here on.
     before.take_memory(frame, state_before);
     StepState& state = runner_.state_of(frame);
     const size_t operand = operand_in(before.parts().results[0].slot);
@@ -63,6 +69,7 @@ class OneKernelStep final : public GroupStep {
     state_before.kernel->run_by_rows(state_before.arguments, state_before.results, [&](int64_t first, int64_t last) {
       state.kernel->run_rows(state.arguments, state.results, rows, first, last);
     });
+    // In the order of the two steps: a result of the group may have a register that the operator drops.
     before.hand_out(frame, state_before);
     runner_.hand_out(frame, state);
     frame.next_step = target_;

@@ -20,6 +20,7 @@ const c10::IValue& KernelRunner::boxed(Frame& frame, const PreparedOperand& oper
   if (operand.attribute == PreparedOperand::kNone) {
     return frame[operand.box];
   }
+  // Read in each run (rule R12): between two runs, the attribute may get another tensor.
   const AttributePath& path = parts_.attributes[operand.attribute];
   const c10::IValue* value = &frame[path.object];
   for (const uint32_t slot : path.slots) {
@@ -29,6 +30,8 @@ const c10::IValue& KernelRunner::boxed(Frame& frame, const PreparedOperand& oper
 }
 
 bool KernelRunner::asks_operators(Frame& frame) const {
+  // A plan whose runs ask has no slots (Plan::asks_gradients). Observers are looked for again, as the run may have switched
+  // a profiler or autocast on.
   const bool asks = operators_are_observed() ||
                     std::any_of(parts_.operands.begin(), parts_.operands.end(), [&](const PreparedOperand& operand) {
                       return operand.source == Source::kBox && may_be_recorded(boxed(frame, operand));
@@ -39,7 +42,8 @@ bool KernelRunner::asks_operators(Frame& frame) const {
   return asks;
 }
 
-// Takes the operands of this run. Returns whether the kernel was prepared for such operands.
+// Takes the operands of this run. Returns whether the kernel was prepared for such operands. If it was not, the form may
+// have some addresses of this run. They are not used: a kernel runs only after a full match, which sets all addresses.
 bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
   size_t tensor = 0;
   const c10::TensorImpl* first = nullptr;  // of a flat form
@@ -67,6 +71,7 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
           return false;
         }
         first = first == nullptr ? value.unsafeToTensorImpl() : first;
+        // A kernel that has a packed copy compares it with the weight of this run (rule R21).
         form.arguments.weights_[tensor] = {operand.is_weight ? value.unsafeToTensorImpl() : nullptr, operand.is_constant};
         void* const data = const_cast<void*>(value.unsafeToTensorImpl()->data());  // operands are only read
         form.arguments.data_[tensor++] = data;
@@ -90,6 +95,7 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
       case Source::kRunTime: {
         const c10::IValue& now = boxed(frame, operand);
         c10::IValue& then = form.arguments.value_of(operand.position);
+        // The kernel reads the value in each run. It is prepared for the type.
         if (!is_number(now) || now.isInt() != then.isInt() || now.isDouble() != then.isDouble()) {
           return false;
         }
@@ -105,6 +111,7 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
   return true;
 }
 
+// Returns a hash without values: equal hashes of different forms cost time only.
 uint64_t KernelRunner::hash_of_operands(Frame& frame) const {
   FormHash hash;
   for (const PreparedOperand& operand : parts_.operands) {
@@ -140,7 +147,9 @@ bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) cons
   if (operand.source != Source::kSlot && operand.source != Source::kBox) {
     const c10::IValue& value = boxed(frame, operand);
     argument = {KernelArguments::Argument::Kind::kValue, static_cast<uint32_t>(arguments.values_.size())};
+    // A copy, because the program may change a list in place before the next run compares it.
     arguments.values_.push_back(operand.source == Source::kValue ? snapshot_of(value) : value);
+    // Later runs could not compare a value that does not equal its own copy.
     return operand.source == Source::kConstant || (operand.source == Source::kRunTime && is_number(value)) ||
            is_same_value(value, arguments.values_.back());
   }
@@ -162,10 +171,12 @@ bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) cons
     const TensorSlot& slot = frame.slots[operand.slot];
     known.stamp = slot.stamp;
     arguments.tensors_.push_back(&slot.shell);
+    // Stamp 0: an ordinary step has made a tensor that no shell can stand for.
     return slot.stamp != 0 && slot.shell.device() == parts_.device;
   }
   const c10::IValue& box = boxed(frame, operand);
   const bool can = known.prepare(box, parts_.device);
+  // Also without a shell: `has_many_elements` looks at all tensors.
   arguments.tensors_.push_back(&known.shell);
   if (can) {
     arguments.weights_.back() = {operand.is_weight ? box.unsafeToTensorImpl() : nullptr, operand.is_constant};

@@ -1,3 +1,5 @@
+// KernelRunner: how a kernel is prepared, and how it runs. A step works like a polymorphic inline cache: it keeps kernels
+// for a few forms of operands (StepState), and stops preparing where that is no use.
 #include "plan/prepared/kernel_runner.h"
 
 #include <algorithm>
@@ -25,6 +27,7 @@ bool has_many_elements(const KernelArguments& arguments) {
 StepState& KernelRunner::state_of(Frame& frame) const {
   std::unique_ptr<StepState>& state = frame.states[parts_.state];
   if (state == nullptr) {
+    // The frame gets a whole state, or none: if there is no memory for the results, the next run makes it again.
     auto made = std::make_unique<StepState>();
     made->results.resize(parts_.results.size());
     state = std::move(made);
@@ -44,6 +47,7 @@ bool KernelRunner::has_given_up(StepState& state) {
     return true;
   }
   state.runs_refused = 0;
+  // Half of the limit: if operands still change, the step gives up sooner than at first.
   state.misfits = StepState::kMaxMisfits / 2;
   return false;
 }
@@ -62,7 +66,8 @@ bool KernelRunner::choose_other_form(Frame& frame, StepState& state) const {
 // Records the operands of this run. Returns whether a kernel can take them.
 bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op) const {
   const uint64_t runs = frame.run_number - std::exchange(state.last_prepared, frame.run_number);
-  state.misfits -= static_cast<uint32_t>(std::min<uint64_t>(state.misfits, std::max<uint64_t>(runs, 1) - 1));  // may settle
+  // Operands may settle: each run between this preparation and the last takes back one misfit.
+  state.misfits -= static_cast<uint32_t>(std::min<uint64_t>(state.misfits, std::max<uint64_t>(runs, 1) - 1));
   state.is_ready = false;
   state.is_refused = true;  // also after an exception
   state.is_flat = false;
@@ -100,9 +105,11 @@ void KernelRunner::prepare(StepState& state, KernelPtr kernel) const {
 }
 
 void KernelRunner::finish_preparing(Frame& frame, StepState& state) const {
+  // First what `match_operands` reads. It gives the arguments their addresses, which `record_operand` has left null.
   state.reads_tensors = !state.is_refused && state.kernel->reads_tensors();
   state.may_wait = !state.is_refused && state.kernel->may_have_to_wait();
   state.is_ready = true;
+  // A slot's stamp stands for one size, so that a form with a slot serves no other.
   state.is_flat = !state.is_refused && state.kernel->is_flat() &&
                   std::none_of(parts_.operands.begin(), parts_.operands.end(),
                                [](const PreparedOperand& operand) { return operand.source == Source::kSlot; });
@@ -133,6 +140,8 @@ void KernelRunner::give_to_slot(Frame& frame, KernelResult& result, uint32_t ind
   if (!changed && slot.shell.is_same(result.shell_)) {
     return;
   }
+  // Any shell of the same form serves, and readers keep the kernels that they prepared for the slot's. Not so for views: the
+  // shell of one may have the storage of its base's shell.
   if (!parts_.is_view && slot.stamp != 0 && slot.bytes == result.bytes_ && have_same_form(slot.shell, result.shell_)) {
     result.shell_ = slot.shell;  // of another step that computes the same value, or of another form of this one
     result.stamp_ = slot.stamp;
@@ -158,12 +167,13 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
       const at::Tensor& shell = result.shell_;
       result.fresh_ = parts_.results[i].is_reused ? result.reused_.take(shell) : empty_like_shell(shell);
       result.data = result.fresh_.mutable_data_ptr();
+      // For kernels that write through the shell (PreparedKernel::reads_tensors).
       point_storage_at(shell, result.data);
       continue;
     }
     TensorSlot& slot = frame.slots[index];
     if (!slot.shell.is_same(result.shell_)) [[unlikely]] {
-      // Another step computed the value in the meantime.
+      // Another step, or another form of this one, computed the value in the meantime.
       change_shells(frame, [&] { give_to_slot(frame, result, index); });
     }
     if (!parts_.is_view) {
@@ -177,11 +187,12 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
 
 void KernelRunner::run(Frame& frame, StepState& state) const {
   take_memory(frame, state);
+  // Such memory is the recording's, and these arguments serve later runs, also after a run that raised.
+  state.arguments.number_memory_.clear();
   if (frame.number_memory != nullptr) [[unlikely]] {
     find_number_memory(frame, state.arguments);
   }
   state.kernel->run(state.arguments, state.results);
-  state.arguments.number_memory_.clear();
   hand_out(frame, state);
 }
 
@@ -201,6 +212,7 @@ void KernelRunner::hand_out(Frame& frame, StepState& state) const {
     for (size_t i = 0; i < parts_.results.size(); ++i) {
       const uint32_t index = parts_.results[i].slot;
       frame.slots[index].data = state.results[i].data;
+      // Before operands are dropped: the base's register may be the last to hold memory that readers of the view need.
       if (parts_.operands[0].source == Source::kBox && parts_.operands[0].attribute == PreparedOperand::kNone) {
         frame.hold(index, frame[parts_.operands[0].box]);
       }

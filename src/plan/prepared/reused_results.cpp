@@ -1,6 +1,6 @@
 #include "plan/prepared/reused_results.h"
 
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "plan/prepared/kernel.h"
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include <c10/core/DispatchKeySet.h>
 

@@ -2,7 +2,7 @@
 
 #include "base/storage_of.h"
 #include "plan/prepared/form_hash.h"
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/InferenceMode.h>

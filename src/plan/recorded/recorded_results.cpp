@@ -1,7 +1,7 @@
 #include "plan/recorded/recorded_results.h"
 
 #include "base/plain_keys.h"
-#include "plan/prepared/tensor_slot.h"
+#include "plan/tensor_slot.h"
 
 #include <ATen/ATen.h>
 

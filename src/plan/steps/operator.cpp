@@ -1,5 +1,5 @@
 #include "analysis/effects.h"
-#include "analysis/escapes.h"
+#include "analysis/memory/escapes.h"
 #include "ir/refusal.h"
 #include "ir/schema_match.h"
 #include "plan/steps/call_step.h"

@@ -52,8 +52,10 @@ class WholeBackward final : public AutogradNode {
       Running(const Running&) = delete;
       Running& operator=(const Running&) = delete;
     };
+    // A backward that hooks or formulas start within this one goes to LibTorch's engine: see `takes_backwards`.
     const Running running;
     variable_list results = backward_.run();
+    // The engine returns what the task has captured once its last node is done. LibTorch guards that by this mutex.
     const std::lock_guard<std::mutex> lock(task_.mutex_);
     task_.captured_vars_ = std::move(results);
     return {};
@@ -81,12 +83,14 @@ class RootBefore {
       }
     }
     if (!edges.empty()) {
+      // The walk takes the number of edges to a node from the task, and these edges are new.
       task.dependencies_[root.get()] += static_cast<int>(edges.size());
       added_ = static_cast<int>(edges.size());
       node_ = std::make_shared<GraphRoot>(std::move(edges), std::move(given));
     }
   }
   ~RootBefore() {
+    // LibTorch's engine may still run this backward, from the root itself.
     if (added_ > 0 && (task_.dependencies_[root_.get()] -= added_) == 0) {
       task_.dependencies_.erase(root_.get());
     }
@@ -123,6 +127,7 @@ class BackwardEngine final : public Engine {
     if (!takes_backwards()) {
       return before().execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
     }
+    // Engine::execute makes the task, and calls `execute_with_graph_task` of this object. The engine before calls its own.
     asked_to_create_graph = create_graph;
     return Engine::execute(roots, gradients, keep_graph, create_graph, accumulate_grad, outputs);
   }
@@ -137,12 +142,15 @@ class BackwardEngine final : public Engine {
         return task->future_result_;
       }
       if (backward.run != nullptr) {
+        // The walk's root has the gradients. The engine takes a node without inputs for work of the CPU, which this thread
+        // does.
         return before().execute_with_graph_task(task, node_of(*task, std::move(backward)), InputBuffer(variable_list()));
       }
     }
     return before().execute_with_graph_task(task, std::move(root), std::move(gradients));
   }
 
+  // LibTorch asks the default engine for these, and Python's engine overrides them.
   std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
     return before().make_anomaly_metadata();
   }
@@ -169,6 +177,7 @@ class BackwardEngine final : public Engine {
 
   // Plans and leaves without hooks ask the engine for nothing: they need none of its threads, callbacks and states.
   static void complete(GraphTask& task, const BackwardPrograms::Backward& backward) {
+    // As the engine sets it for each node of a backward without create_graph.
     const c10::AutoGradMode no_graph(false);
     task.future_result_->markCompleted(backward.run());
   }

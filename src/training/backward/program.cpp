@@ -13,6 +13,7 @@ using torch::autograd::variable_list;
 
 void run_leaf(torch::autograd::Node& leaf, variable_list gradients) {
   gradients = call_hooks_before(leaf, std::move(gradients));
+  // AccumulateGrad keeps a gradient that has no other holder. It expects the engine to be one if there are hooks after it.
   if (!has_hooks_after(leaf)) {
     leaf(std::move(gradients));
     return;
@@ -28,6 +29,8 @@ at::Tensor take(const BackwardProgram& program, size_t slot, variable_list& slot
   return users == 1 ? std::move(slots[slot]) : slots[slot];
 }
 
+// Runs the stages. Once host code does not act as when it was recorded, this is LibTorch's autograd engine on one thread: it
+// calls the nodes that are left, in the order in which BackwardTracer called them, with real tensors.
 class Run {
  public:
   Run(const BackwardProgram& program, const BackwardWalk& walk, const std::vector<int64_t>& symbols, size_t results,
@@ -46,7 +49,7 @@ class Run {
         break;
       }
     }
-    finish_run(program_, walk_, slots_, results_, keeps_graph_);
+    finish_run(program_, walk_, slots_, results_, keeps_graph_, first_eager_);
     return std::move(results_);
   }
 
@@ -55,6 +58,7 @@ class Run {
     if (stage.graph == nullptr) {
       return;
     }
+    // The order of the graph's inputs: see BackwardTracer::drop_unused_inputs.
     torch::jit::Stack stack;
     stack.reserve(stage.sizes.size() + stage.saved.size() + stage.taken.size());
     for (const size_t symbol : stage.sizes) {
@@ -67,6 +71,7 @@ class Run {
       stack.emplace_back(slots_[slot]);
     }
     stage.graph->run(stack);
+    // The user's compiler may have returned a function that does not do what the graph does.
     TORCH_CHECK(stack.size() == stage.given.size(), "a compiled backward returned ", stack.size(), " values, and its graph ",
                 stage.given.size());
     for (size_t i = 0; i < stack.size(); ++i) {
@@ -98,6 +103,8 @@ class Run {
     return false;
   }
 
+  // Returns whether the later graphs can take the results. They assume dtypes, devices and sizes as when they were recorded,
+  // and that the same results are undefined.
   bool is_expected(const HostCall& host, const TraceKeyParts& outcome) const {
     const auto is_size = [this](int64_t size, const Dim& expected) {
       return expected.is_unknown() ||
@@ -114,6 +121,7 @@ class Run {
       incoming_[walk_.calls()[waiting.call].node.get()] = tensors_of(waiting.slots);
     }
     const BackwardCall& call = walk_.calls()[host.call];
+    // What is left of the call itself. Slots have what it captures, unless the code was its tensor hooks, which come before.
     switch (host.code) {
       case HostCode::kTensorHooks: capture(call, results); break;
       case HostCode::kHooksBefore: run_node(call, std::move(results)); break;
@@ -121,12 +129,14 @@ class Run {
       case HostCode::kHooksAfter: pass_on(*call.node, results); break;
       case HostCode::kLeaf: break;
     }
-    for (size_t i = host.call + 1; i < walk_.calls().size(); ++i) {
+    first_eager_ = host.call + 1;
+    for (size_t i = first_eager_; i < walk_.calls().size(); ++i) {
       run_eagerly(walk_.calls()[i]);
     }
   }
 
   void run_eagerly(const BackwardCall& call) {
+    // The order of Engine::evaluate_function, as in BackwardTracer::run.
     variable_list gradients = std::move(incoming_[call.node.get()]);
     gradients.resize(call.node->num_inputs());
     if (!call.is_needed) {
@@ -161,6 +171,7 @@ class Run {
       if (!edge.is_valid() || !results[i].defined()) {
         continue;
       }
+      // A node that is not run gets gradients, too. Nothing reads them.
       variable_list& gradients = incoming_[edge.function.get()];
       gradients.resize(edge.function->num_inputs());
       at::Tensor& sum = gradients[edge.input_nr];
@@ -175,24 +186,29 @@ class Run {
   variable_list slots_;
   variable_list results_;
   std::unordered_map<torch::autograd::Node*, variable_list> incoming_;
+  size_t first_eager_ = SIZE_MAX;
 };
 
 }  // namespace
 
 void finish_run(const BackwardProgram& program, const BackwardWalk& walk, variable_list& slots, variable_list& results,
-                bool keeps_graph) {
+                bool keeps_graph, size_t first_eager) {
+  // Plans ran in place of recorded nodes, which still hold what they saved. A second backward has to raise LibTorch's error.
   for (const BackwardCall& call : walk.calls()) {
     if (!keeps_graph && call.is_needed && !call.is_leaf) {
       call.node->release_variables();
     }
   }
+  // A slot is undefined if the run ended before the stage that fills it. What calls have given in place of later stages
+  // stays: a slot may have a part of such a gradient, to which nothing was added when the program was recorded.
   for (const GradientTarget& target : program.targets) {
-    if (!target.is_leaf && slots[target.slot].defined()) {
+    if (!target.is_leaf && slots[target.slot].defined() && !results[target.index].defined()) {
       results[target.index] = slots[target.slot];
     }
   }
   for (const GradientTarget& target : program.targets) {
-    if (target.is_leaf && slots[target.slot].defined()) {
+    if (target.is_leaf && slots[target.slot].defined() && target.index < first_eager) {
+      // An initializer list would copy the tensor and hold it, too, so that the leaf would copy its elements.
       variable_list gradients;
       gradients.push_back(take(program, target.slot, slots));
       run_leaf(*walk.calls()[target.index].node, std::move(gradients));

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "executor/traced_graph.h"
-#include "trace/symbolic_sizes.h"
+#include "trace/sizes/symbolic_sizes.h"
 #include "trace/trace_key.h"
 #include "training/backward/walk.h"
 
@@ -73,9 +73,10 @@ struct BackwardProgram {
 torch::autograd::variable_list run(const BackwardProgram& program, const BackwardWalk& walk,
                                    const std::vector<int64_t>& symbols, size_t results, bool keeps_graph);
 
-// Ends a run: nodes forget what they have saved, leaves and the caller get their gradients.
+// Ends a run: nodes forget what they have saved, leaves and the caller get their gradients. `first_eager`: the calls from
+// this one on have run as the engine runs them, and have given theirs.
 void finish_run(const BackwardProgram& program, const BackwardWalk& walk, torch::autograd::variable_list& slots,
-                torch::autograd::variable_list& results, bool keeps_graph);
+                torch::autograd::variable_list& results, bool keeps_graph, size_t first_eager = SIZE_MAX);
 // Runs the code of a call. `before`: see HostCall.
 torch::autograd::variable_list run_host_code(HostCode code, torch::autograd::Node& node,
                                              torch::autograd::variable_list given,

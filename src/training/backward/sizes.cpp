@@ -1,6 +1,6 @@
 #include "training/backward/sizes.h"
 
-#include "trace/symbolic_facts.h"
+#include "trace/sizes/symbolic_facts.h"
 #include "training/backward/node_hooks.h"
 
 #include <utility>

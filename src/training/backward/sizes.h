@@ -2,8 +2,8 @@
 #pragma once
 
 #include "executor/traced_graph.h"
-#include "trace/size_pattern.h"
-#include "trace/symbolic_sizes.h"
+#include "trace/sizes/size_pattern.h"
+#include "trace/sizes/symbolic_sizes.h"
 #include "training/backward/walk.h"
 
 #include <ATen/core/Tensor.h>

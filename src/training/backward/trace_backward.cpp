@@ -18,6 +18,8 @@ using torch::autograd::variable_list;
 
 // Runs the calls of a walk as the engine would, and records what it can. Host code ends a stage: what is needed after it
 // leaves one graph, and enters the next.
+//
+// It is LibTorch's autograd engine with tensors of a trace. `Run` in program.cpp has the same functions for real tensors.
 class BackwardTracer {
  public:
   BackwardTracer(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
@@ -29,6 +31,7 @@ class BackwardTracer {
   }
 
   TracedBackward run() {
+    // One state for all nodes: it hands out the sizes that they have saved, in the order of the walk.
     dynamo::TraceState state(sizes_.saved_numbers(), 0);
     for (size_t i = 0; i < walk_.calls().size(); ++i) {
       run(i, state);
@@ -47,6 +50,8 @@ class BackwardTracer {
     const BackwardCall& call = walk_.calls()[index];
     variable_list gradients = std::move(incoming_[index_of(*call.node)]);
     gradients.resize(call.node->num_inputs());
+    // As Engine::evaluate_function: tensor hooks of a node that is not called run before its gradients are captured. Those
+    // of any other node run after that, in `run_node`.
     if (!call.is_needed && has_tensor_hooks(*call.node)) {
       gradients = run_host({.code = HostCode::kTensorHooks, .call = index}, gradients, {});
     }
@@ -56,6 +61,8 @@ class BackwardTracer {
     if (!call.is_needed) {
       return;
     }
+    // Other code may read the gradient of a leaf. The leaf then takes it at its place in the engine's order, else at the end
+    // of the run.
     if (call.is_leaf && walk_.runs_other_code()) {
       run_host({.code = HostCode::kLeaf, .call = index}, gradients, {});
     } else if (call.is_leaf) {
@@ -70,6 +77,8 @@ class BackwardTracer {
     if (has_hooks_before(*call.node)) {
       gradients = run_host({.code = HostCode::kHooksBefore, .call = index}, gradients, {});
     }
+    // Hooks after the node see what it took. `run_host` replaces these tensors, which the tracer of the next stage does not
+    // know.
     variable_list given = gradients;
     std::optional<variable_list> results;
     if (!call.is_opaque) {
@@ -83,6 +92,7 @@ class BackwardTracer {
     }
     for (size_t i = 0; i < results->size(); ++i) {
       const torch::autograd::Edge& edge = call.node->next_edge(i);
+      // The engine takes no gradient to a node that it does not run, and the walk has no call for such a node.
       if (edge.is_valid() && walk_.runs(*edge.function) && (*results)[i].defined()) {
         pass_on(edge, (*results)[i]);
       }
@@ -103,6 +113,7 @@ class BackwardTracer {
     if (has_raised) {
       return std::nullopt;
     }
+    // Within the scope: to fit a result may take operators, such as a sum over expanded dims.
     sizes_.fit_results(call, results);
     return results;
   }
@@ -116,6 +127,7 @@ class BackwardTracer {
   }
 
   void hand_out(const at::Tensor& gradient, GradientTarget target) {
+    // AccumulateGrad ignores an undefined gradient, and autograd::grad returns one as it is.
     if (gradient.defined()) {
       target.slot = slot_of(gradient);
       recorded_.program.targets.push_back(target);
@@ -138,6 +150,8 @@ class BackwardTracer {
     stage_ = {};
     slots_.clear();
     kept_.clear();
+    // LibTorch puts these into a node while it calls the node. They belong to one tracer, so each stage makes its own, and
+    // drops in the end those that it has not used.
     for (size_t i = 0; i < walk_.tensors().size(); ++i) {
       walk_.compiler().tensor_args.lookup(walk_.saved_tensors()[i]).proxy_tensor =
           tracer_->add_saved(walk_.tensors()[i], sizes_.facts_of_saved(i));
@@ -150,6 +164,8 @@ class BackwardTracer {
                          variable_list* kept = nullptr) {
     host.given = slots_of(given);
     host.before = slots_of(before);
+    // What later calls take becomes a result of this stage's graph. The next stage begins with it, and so does a run that
+    // goes on without graphs because the code acts in another way.
     for (auto& [call, gradients] : incoming_) {
       host.waiting.push_back({call, slots_of(gradients)});
     }
@@ -184,8 +200,10 @@ class BackwardTracer {
     if (!recorded_.refusal && tracer_->refusal()) {
       recorded_.refusal = tracer_->refusal();
     } else if (!recorded_.refusal && !tracer_->captured().empty()) {
+      // Neither the walk of another backward nor its key has such a tensor.
       recorded_.refusal = Refusal::because("a node computes with a tensor that it has not saved");
     }
+    // After a refusal, stages go on without graphs: this backward still has to compute its gradients.
     if (!recorded_.refusal && !stage_.given.empty()) {
       std::unique_ptr<Graph> graph = tracer_->finish(/*has_facts=*/true);
       drop_unused_inputs(*graph);
@@ -290,6 +308,7 @@ class BackwardTracer {
         if (found == stage_.taken.end()) {
           stage_.taken.push_back(*slot);
           entered_.push_back(tracer_->add_saved(reals_[*slot], slot_facts_[*slot]));
+          // A gradient that only crosses the stage keeps its slot, and is no output of the graph.
           slots_.emplace(keys_of(entered_.back()), *slot);
           tensors.back() = entered_.back();
         } else {

@@ -3,7 +3,7 @@
 
 #include "base/expected.h"
 #include "ir/graph.h"
-#include "trace/size_pattern.h"
+#include "trace/sizes/size_pattern.h"
 #include "training/backward/program.h"
 #include "training/backward/walk.h"
 

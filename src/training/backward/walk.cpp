@@ -40,7 +40,8 @@ NodeClass find_class(const AutogradNode& node) {
       dynamic_cast<const JointInputs*>(&node) != nullptr) {
     return NodeClass::kOwn;
   }
-  // The formula of a torch::autograd::Function is code of the user's, which need not be operators alone.
+  // The formula of a torch::autograd::Function is code of the user's, which need not be operators alone. The mangled name
+  // has to tell: CppNode<T> has no base class but Node.
   const std::string_view name = typeid(node).name();
   return name.find("5torch8autograd7CppNodeI") != name.npos ? NodeClass::kFunctionOfUser : NodeClass::kOther;
 }
@@ -70,6 +71,8 @@ void append_metadata(std::string& key, std::vector<int64_t>& sizes, const torch:
 
 }  // namespace
 
+// The engine's schedule without its calls: a node is ready once all edges to it that GraphTask::dependencies_ counts have
+// been followed. RunsLater orders those that are ready.
 BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torch::autograd::GraphTask& task) {
   structure_.reserve(4096);
   sizes_.reserve(256);
@@ -84,6 +87,8 @@ BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torc
     add(node, task);
     calls_.back().first_size = sizes_.size();
     for (const torch::autograd::Edge& edge : node->next_edges()) {
+      // The key has edges that are not followed, too: formulas ask which of their edges are (`task_should_compute_output`),
+      // and need not compute other gradients.
       append(structure_, edge.is_valid() ? static_cast<int64_t>(edge.input_nr) : int64_t{-1});
       if (!edge.is_valid() || !should_run(*edge.function, task)) {
         continue;
@@ -102,6 +107,7 @@ BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torc
 }
 
 bool BackwardWalk::should_run(AutogradNode& node, const torch::autograd::GraphTask& task) {
+  // LibTorch leaves it empty unless the caller names tensors, for autograd::grad or as `inputs` of backward.
   if (task.exec_info_.empty()) {
     return true;
   }
@@ -112,6 +118,7 @@ bool BackwardWalk::should_run(AutogradNode& node, const torch::autograd::GraphTa
 BackwardWalk::Target& BackwardWalk::target_of(AutogradNode& node, const torch::autograd::GraphTask& task) {
   const auto [found, is_new] = targets_.emplace(&node, Target{});
   if (is_new) {
+    // The number stands for the node in the key: another backward has its nodes at other addresses.
     found->second = {static_cast<int32_t>(targets_.size()), task.dependencies_.at(&node)};
   }
   return found->second;
@@ -127,6 +134,7 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
     if (info->second.captures_ != nullptr) {
       for (const auto& capture : *info->second.captures_) {
         if (!capture.DO_NOT_USE_DEPRECATED_get_capture_hooks().empty()) {
+          // LibTorch's distributed engine sets these hooks. No code here calls them.
           why_not_ = "a gradient that is returned has a capture hook";
         }
         call.captures.push_back({capture.input_idx_, capture.output_idx_});
@@ -137,10 +145,11 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
   const bool hooks_before = has_hooks_before(*node);
   const bool hooks_after = has_hooks_after(*node);
   const bool has_hooks = hooks_before || hooks_after || (call.is_leaf && node->tensor_post_acc_grad_hooks() != nullptr);
+  // This unpacks saved tensors. For a node that is not called, that could raise where the engine does not.
   if (call.is_needed && !call.is_leaf && !call.is_opaque) {
     collect(call);
   }
-  // sconce's own nodes run plans, and nothing else.
+  // After `collect`, which may find the formula opaque. sconce's own nodes run plans, and nothing else.
   runs_other_code_ = runs_other_code_ || has_hooks || (call.is_opaque && node_class != NodeClass::kOwn);
   has_nodes_on_host_ = has_nodes_on_host_ || has_hooks || call.is_opaque;
   const auto met = targets_.find(node.get());
@@ -159,7 +168,7 @@ void BackwardWalk::collect(BackwardCall& call) {
   try {
     call.node->compiled_args(arguments);
   } catch (const c10::NotImplementedError&) {
-    call.is_opaque = true;
+    call.is_opaque = true;  // LibTorch raises this for classes that do not tell what they have saved
   }
   const torch::dynamo::autograd::CacheKey key = arguments.key();
   append(structure_, key.key_size);
@@ -168,6 +177,7 @@ void BackwardWalk::collect(BackwardCall& call) {
 
 // LibTorch's key leaves out sizes and strides, on which what is recorded may depend.
 void BackwardWalk::finish_key() {
+  // When a node is recorded, LibTorch replaces these numbers by proxies. No code here gives the proxies values.
   if (!compiler_.lifted_ivalue_args.args.empty()) {
     why_not_ = "a node has saved numbers";
     return;

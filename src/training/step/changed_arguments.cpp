@@ -1,6 +1,6 @@
 #include "training/step/changed_arguments.h"
 
-#include "analysis/alias_sets.h"
+#include "analysis/memory/alias_sets.h"
 #include "shapes/metadata_mutations.h"
 
 #include <ATen/core/jit_type.h>

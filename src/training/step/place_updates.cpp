@@ -1,7 +1,7 @@
 #include "training/step/place_updates.h"
 
-#include "analysis/alias_sets.h"
 #include "analysis/effects.h"
+#include "analysis/memory/alias_sets.h"
 #include "base/flat_map.h"
 #include "executor/stages.h"
 #include "load/compile_op_row.h"

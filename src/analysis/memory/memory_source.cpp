@@ -1,0 +1,38 @@
+#include "analysis/memory/memory_source.h"
+
+#include "analysis/effects.h"
+
+#include <algorithm>
+
+namespace sconce {
+namespace {
+
+// Views are single results, or lists, or marked in the schema.
+bool makes_new_tensors(const Node& node) {
+  if (node.outputs().size() == 1) {
+    return produces_new_tensor(node);
+  }
+  const auto& returns = node.schema()->returns();
+  return node.op().dispatched && std::all_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
+           return result.alias_info() == nullptr && result.type()->kind() == c10::TypeKind::TensorType;
+         });
+}
+
+}  // namespace
+
+const Value* source_of_memory(const Value& value) {
+  const Node& maker = *value.node();
+  const bool may_share = maker.opcode() == Opcode::kListUnpack || maker.opcode() == Opcode::kListConstruct ||
+                         (maker.schema() != nullptr && !makes_new_tensors(maker));
+  return may_share && !maker.inputs().empty() ? maker.input(0) : nullptr;
+}
+
+const Value& base_of_memory(const Value& value) {
+  const Value* base = &value;
+  while (const Value* source = source_of_memory(*base)) {
+    base = source;
+  }
+  return *base;
+}
+
+}  // namespace sconce
