@@ -99,7 +99,9 @@ std::string compiled_form_of(const Op& op) {
 }
 
 Fields fields_of(const Op& op) {
-  const OpRow* const row = find_op_row(op.schema->name(), op.schema->overload_name());
+  // Kernels compute what an operator in place writes by the rule of its functional variant.
+  const Op& computed = op.functional != nullptr ? *op.functional : op;
+  const OpRow* const row = find_op_row(computed.schema->name(), computed.schema->overload_name());
   Fields fields = {{"row", file_of(row)}};
   const auto add = [&](const char* name, std::string text) {
     if (!text.empty()) {
@@ -113,7 +115,7 @@ Fields fields_of(const Op& op) {
   add("dtypes and sizes", rule_of(op.result));
   add("gradient", gradient_of_row(op.functional_row() == nullptr ? op : *op.functional_row()));
   add("prepared kernel", find_kernel_row(op) == nullptr ? "none" : "yes (src/kernels)");
-  add("compiled kernels", compiled_form_of(op));
+  add("compiled kernels", compiled_form_of(computed));
   add("caller's autocast", autocast_of(op.cpu_autocast));
   add("in CUDA graphs", op.has_tag(at::Tag::cudagraph_unsafe) || op.may_change_sizes ? "no" : "where its operands allow it");
   add("body", std::string(op.body));
