@@ -251,19 +251,19 @@ const Graph& graph_of(const Layers& layers) {
 bool decompose_rnn(Graph& graph) { return decompose_rnn(graph, /*records_gradients=*/false); }
 
 bool decompose_rnn(Graph& graph, bool records_gradients) {
-  if (!main_device_of(graph).is_cpu()) {
-    return false;  // cuDNN computes all steps of a layer in one call, forward and backward
-  }
   std::vector<std::pair<Node*, Layers>> found;
   for_each_node(graph.body(), [&](Node* node) {
     if (auto layers = layers_of(*node, records_gradients); layers && !is_alternative_to_products(*node)) {
       found.emplace_back(node, std::move(*layers));
     }
   });
+  if (found.empty() || !main_device_of(graph).is_cpu()) {
+    return false;  // on a GPU, cuDNN computes all steps of a layer in one call, forward and backward
+  }
   for (const auto& [node, layers] : found) {
     inline_function(*node, graph_of(layers));
   }
-  return !found.empty();
+  return true;
 }
 
 }  // namespace sconce
