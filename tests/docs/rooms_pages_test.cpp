@@ -58,11 +58,10 @@ std::string text_of_schedule(const KernelProgram& program) {
     text += "pass " + std::to_string(pass) + ":";
     for (size_t i = 0; i < program.code.size(); ++i) {
       // A value of the row is known after the pass that reduces it.
-      const bool is_computed =
-          schedule.stage[i] == pass || (is_reduction(program.code[i].op) && schedule.stage[i] == pass + 1);
-      text += is_computed && !(is_reduction(program.code[i].op) && schedule.stage[i] == pass)
-                  ? " %" + std::to_string(i) + " " + name_of(program.code[i].op)
-                  : "";
+      const bool is_of_next = is_reduction(program.code[i].op);
+      if (schedule.stage[i] == pass + (is_of_next ? 1 : 0)) {
+        text += " %" + std::to_string(i) + " " + name_of(program.code[i].op);
+      }
     }
     text += "\n";
   }

@@ -54,33 +54,30 @@ struct OptionKey {
   void (*set)(Options& options, const nlohmann::json& value);
 };
 
+// For the setters that take a value as it stands in the file.
+template <typename T, Options& (Options::*kSetter)(T)>
+void set_value(Options& options, const nlohmann::json& value) {
+  (options.*kSetter)(value.get<T>());
+}
+
 constexpr std::array kOptionKeys = {
     OptionKey{
         "device", kDeviceName,
         [](Options& options, const nlohmann::json& value) { options.device(parse_device(value.get<std::string>()).str()); }},
-    OptionKey{"optimize", kSwitch,
-              [](Options& options, const nlohmann::json& value) { options.optimize(value.get<bool>()); }},
-    OptionKey{"exact", kSwitch, [](Options& options, const nlohmann::json& value) { options.exact(value.get<bool>()); }},
+    OptionKey{"optimize", kSwitch, set_value<bool, &Options::optimize>},
+    OptionKey{"exact", kSwitch, set_value<bool, &Options::exact>},
     OptionKey{
         "compile", kMode,
         [](Options& options, const nlohmann::json& value) { options.compile(compile_mode_of(value.get<std::string>())); }},
-    OptionKey{"min_differentiable_nodes", kCount,
-              [](Options& options, const nlohmann::json& value) { options.min_differentiable_nodes(value.get<size_t>()); }},
-    OptionKey{"record_calls", kSwitch,
-              [](Options& options, const nlohmann::json& value) { options.record_calls(value.get<bool>()); }},
-    OptionKey{"pack_weights", kSwitch,
-              [](Options& options, const nlohmann::json& value) { options.pack_weights(value.get<bool>()); }},
-    OptionKey{"page_out_weights", kSwitch,
-              [](Options& options, const nlohmann::json& value) { options.page_out_weights(value.get<bool>()); }},
-    OptionKey{"intra_op_threads", kThreads,
-              [](Options& options, const nlohmann::json& value) { options.intra_op_threads(value.get<int>()); }},
-    OptionKey{"cuda_graphs", kSwitch,
-              [](Options& options, const nlohmann::json& value) { options.cuda_graphs(value.get<bool>()); }},
-    OptionKey{"plan_cache_capacity", kPositive,
-              [](Options& options, const nlohmann::json& value) { options.plan_cache_capacity(value.get<size_t>()); }},
-    OptionKey{"profiled_runs", kCount,
-              [](Options& options, const nlohmann::json& value) { options.profiled_runs(value.get<size_t>()); }},
-    OptionKey{"frozen", kSwitch, [](Options& options, const nlohmann::json& value) { options.frozen(value.get<bool>()); }},
+    OptionKey{"min_differentiable_nodes", kCount, set_value<size_t, &Options::min_differentiable_nodes>},
+    OptionKey{"record_calls", kSwitch, set_value<bool, &Options::record_calls>},
+    OptionKey{"pack_weights", kSwitch, set_value<bool, &Options::pack_weights>},
+    OptionKey{"page_out_weights", kSwitch, set_value<bool, &Options::page_out_weights>},
+    OptionKey{"intra_op_threads", kThreads, set_value<int, &Options::intra_op_threads>},
+    OptionKey{"cuda_graphs", kSwitch, set_value<bool, &Options::cuda_graphs>},
+    OptionKey{"plan_cache_capacity", kPositive, set_value<size_t, &Options::plan_cache_capacity>},
+    OptionKey{"profiled_runs", kCount, set_value<size_t, &Options::profiled_runs>},
+    OptionKey{"frozen", kSwitch, set_value<bool, &Options::frozen>},
     OptionKey{
         "preserved", kAttributes,
         [](Options& options, const nlohmann::json& value) { options.preserve(value.get<std::vector<std::string>>()); }},
