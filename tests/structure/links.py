@@ -29,9 +29,12 @@ def anchors(page: str) -> set:
 
 
 def exists(root: Path, name: str) -> bool:
-    """Whether a quoted path is a file, a folder or, as a source without its ending, several files."""
+    """Whether a quoted path is a file, a folder with files or, as a source without its ending, several files.
+
+    A folder without files is what git leaves when its files move; a fresh clone doesn't have it.
+    """
     path = root / name
-    return path.exists() or any(path.parent.glob(path.name + ".*"))
+    return path.is_file() or any(file.is_file() for file in path.rglob("*")) or any(path.parent.glob(path.name + ".*"))
 
 
 def violations(root: Path) -> list:
@@ -57,6 +60,7 @@ def self_test() -> int:
         "a heading that is gone": ("[x](#gone)", "no such heading"),
         "a heading of another page that is gone": ("[x](other.md#gone)", "no such heading"),
         "a source that is gone": ("`src/ir/gone.h`", "src/ir/gone.h, which is not there"),
+        "a folder without files": ("`src/moved`", "src/moved, which is not there"),
     }
     harmless = "# A `b`: c's (d)\n[x](#a-b-cs-d) [y](other.md#two-words) [z](https://example.org/gone)\n```\n[x](gone.md)\n```\n"
     missed = []
@@ -64,6 +68,7 @@ def self_test() -> int:
         with tempfile.TemporaryDirectory() as folder:
             docs = Path(folder) / "docs"
             docs.mkdir()
+            (Path(folder) / "src/moved").mkdir(parents=True)
             (docs / "other.md").write_text("## Two words\n")
             (docs / "page.md").write_text(harmless)
             if violations(Path(folder)):
