@@ -4,18 +4,15 @@
 #include <sconce/explanation.h>
 #include <sconce/options.h>
 
-#include <ATen/core/stack.h>
-
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sconce {
 
 class BackwardPrograms;  // what a cache holds
-class Graph;
 
 // Counts the backwards of a cache by who ran them.
 struct BackwardExplanation {
@@ -32,14 +29,8 @@ struct BackwardExplanation {
 // The plans of backwards. Thread-safe.
 class BackwardCache {
  public:
-  // Takes the graph of a backward, and returns what computes its outputs from its inputs on top of the stack. It is called
-  // with grad mode off, from any thread. Where a graph leaves sizes open, its first inputs are integers.
-  using Compiled = std::function<void(torch::jit::Stack&)>;
-  using Compiler = std::function<Compiled(std::unique_ptr<Graph>)>;
-
-  // `compiler`: takes the place of sconce's. Plans beyond `options.plan_cache_capacity()` replace those that were not used
-  // for the longest time.
-  explicit BackwardCache(const Options& options, Compiler compiler = nullptr);
+  // Plans beyond `options.plan_cache_capacity()` replace those that were not used for the longest time.
+  explicit BackwardCache(const Options& options);
   ~BackwardCache();
 
   BackwardExplanation explain() const;
@@ -73,7 +64,7 @@ class CompiledBackward {
   // Uses the plans of a cache, which may end before the scope.
   explicit CompiledBackward(const BackwardCache& cache);
   // Uses plans of its own, which end with the scope.
-  explicit CompiledBackward(const Options& options, BackwardCache::Compiler compiler = nullptr);
+  explicit CompiledBackward(const Options& options);
   ~CompiledBackward();
   CompiledBackward(const CompiledBackward&) = delete;
   CompiledBackward& operator=(const CompiledBackward&) = delete;

@@ -293,21 +293,6 @@ TEST(CompiledBackward, TellsKindsApart) {
   EXPECT_EQ(scope.explain().recorded, 2U);  // one size, then all sizes
 }
 
-TEST(CompiledBackward, TakesAnotherCompiler) {
-  const CompiledBackward scope(Options(), [](std::unique_ptr<Graph>) -> BackwardCache::Compiled {
-    return [](torch::jit::Stack& stack) {
-      stack.clear();
-      stack.emplace_back(at::full({3}, 42.0));
-    };
-  });
-  const at::Tensor x = leaf({3});
-  (x * 2).sum().backward();
-  EXPECT_TRUE(at::allclose(x.grad(), at::full({3}, 2.0)));
-  x.mutable_grad() = at::Tensor();
-  (x * 2).sum().backward();
-  EXPECT_TRUE(at::allclose(x.grad(), at::full({3}, 42.0)));
-}
-
 TEST(CompiledBackward, ServesThreadsAtOnce) {
   const BackwardCache cache(blocking());
   std::vector<std::thread> threads;

@@ -15,16 +15,6 @@ using torch::autograd::GraphTask;
 using AutogradNode = torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// A graph that a compiler of the user's has compiled.
-class CompiledByUser final : public Program {
- public:
-  explicit CompiledByUser(BackwardCache::Compiled compiled) : compiled_(std::move(compiled)) {}
-  void run(torch::jit::Stack& stack) override { compiled_(stack); }
-
- private:
-  const BackwardCache::Compiled compiled_;
-};
-
 // The key of a backward has all that its recording assumes.
 bool holds(PlanEntry& /*recorded*/) { return true; }
 
@@ -32,7 +22,7 @@ bool holds(PlanEntry& /*recorded*/) { return true; }
 
 struct BackwardPrograms::Recorded final : PlanEntry {
   BackwardProgram program;
-  std::vector<std::shared_ptr<TracedGraph>> plans;  // of the program's stages; none with a compiler of the user's
+  std::vector<std::shared_ptr<TracedGraph>> plans;  // of the program's stages
 
   bool is_ready() const override {
     return std::all_of(plans.begin(), plans.end(), [](const auto& plan) { return plan->is_ready(); });
@@ -108,13 +98,8 @@ std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWal
   auto made = std::make_shared<Recorded>();
   made->pattern = pattern;
   const auto compile = [&](std::unique_ptr<Graph> graph, const CapturedSizes& sizes) -> std::shared_ptr<Program> {
-    if (compiler_ == nullptr) {
-      made->plans.push_back(TracedGraph::make(std::move(graph), "backward", options_, sizes));
-      return made->plans.back();
-    }
-    Compiled compiled = compiler_(std::move(graph));
-    TORCH_CHECK(compiled != nullptr, "the compiler of backward returned nothing");
-    return std::make_shared<CompiledByUser>(std::move(compiled));
+    made->plans.push_back(TracedGraph::make(std::move(graph), "backward", options_, sizes));
+    return made->plans.back();
   };
   TracedBackward recorded = record_backward(walk, pattern, results.size(), keeps_graph, compile);
   results = std::move(recorded.results);

@@ -16,11 +16,7 @@ namespace sconce {
 
 class BackwardPrograms {
  public:
-  using Compiler = BackwardCache::Compiler;
-  using Compiled = BackwardCache::Compiled;
-
-  BackwardPrograms(const Options& options, Compiler compiler)
-      : options_(options), compiler_(std::move(compiler)), table_(options.plan_cache_capacity()) {}
+  explicit BackwardPrograms(const Options& options) : options_(options), table_(options.plan_cache_capacity()) {}
 
   struct Backward {
     // Runs a backward as LibTorch's engine would, in its place. Returns the gradients that were asked for. Null: the engine
@@ -46,7 +42,6 @@ class BackwardPrograms {
   Backward leave_to_engine(const std::string& reason);
 
   const Options options_;
-  const Compiler compiler_;
   PlanTable table_;
 };
 
