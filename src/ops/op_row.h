@@ -143,14 +143,16 @@ struct OpRow {
   std::vector<std::string_view> written = {};  // arguments whose memory the operator may write
   std::string_view written_if = {};            // a bool argument: when it is false, the operator writes none of these
   Sharing results = Sharing::kByKind;
-  bool may_overlap = false;       // elements of the new result may share a place, or must not be written
-  bool resizes = false;           // may change sizes, strides or storage of an existing tensor, without the tag for it
-  bool moves_operands = false;    // puts operands into its results or takes them out of there, and does nothing else
-  bool returns_existing = false;  // results that are not tensors computed from one existed before
-  bool makes_container = false;   // results that are containers are new
-  bool may_copy = false;          // the result is the first operand, a view of it, or, if it is not contiguous, a copy
-  bool new_view = false;          // the result is a new tensor object over the operand's memory
-  bool reads_identity = false;    // depends on which object a tensor operand is
+  bool may_overlap = false;        // elements of the new result may share a place, or must not be written
+  bool makes_no_contents = false;  // nobody has set the elements of the new result
+  bool overwrites = false;         // replaces all elements of its first operand, and reads none of them
+  bool resizes = false;            // may change sizes, strides or storage of an existing tensor, without the tag for it
+  bool moves_operands = false;     // puts operands into its results or takes them out of there, and does nothing else
+  bool returns_existing = false;   // results that are not tensors computed from one existed before
+  bool makes_container = false;    // results that are containers are new
+  bool may_copy = false;           // the result is the first operand, a view of it, or, if it is not contiguous, a copy
+  bool new_view = false;           // the result is a new tensor object over the operand's memory
+  bool reads_identity = false;     // depends on which object a tensor operand is
   // Depends on more of a tensor operand than its sizes, strides, dtype, device and elements: where in its storage it lies,
   // how often it was written, or whether it requires a gradient.
   bool reads_beyond_form = false;

@@ -158,6 +158,12 @@ enum class Opcode : uint8_t {
 
 constexpr bool is_language(Opcode opcode) { return opcode >= Opcode::kConstant && opcode <= Opcode::kKernel; }
 
+// Whether the node runs code of the user's: a function, a method, a context manager, a task.
+constexpr bool runs_user_code(Opcode opcode) {
+  return opcode == Opcode::kCallFunction || opcode == Opcode::kCallMethod || opcode == Opcode::kEnter ||
+         opcode == Opcode::kExit || opcode == Opcode::kFork || opcode == Opcode::kAwaitable || opcode == Opcode::kWait;
+}
+
 constexpr bool is_comparison(Opcode opcode) { return opcode >= Opcode::kEqual && opcode <= Opcode::kGreaterEqual; }
 
 }  // namespace sconce

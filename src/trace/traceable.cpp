@@ -12,14 +12,6 @@
 namespace sconce {
 namespace {
 
-// Operators that tell numbers of tensors without reading elements.
-bool reads_metadata_only(const std::string& name) {
-  static const std::unordered_set<std::string_view> names = {
-      "aten::size", "aten::stride",       "aten::sym_size",  "aten::sym_stride",
-      "aten::dim",  "aten::is_same_size", "aten::sym_numel", "aten::_has_compatible_shallow_copy_type"};
-  return names.count(name) != 0;
-}
-
 bool is_number_as_tensor(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().defined() && value.toTensor().unsafeGetTensorImpl()->is_wrapped_number() &&
          TraceTensor::of(value.toTensor()) == nullptr;
@@ -53,15 +45,12 @@ bool indexes_by_position(const std::vector<c10::IValue>& arguments) {
   return std::none_of(indices.begin(), indices.end(), is_mask);
 }
 
-bool is_one_of(const Op& op, const std::unordered_set<std::string_view>& names) {
-  return names.count(op.kind.toQualString()) != 0;
-}
-
 }  // namespace
 
 std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   const c10::FunctionSchema& schema = op.schema();
-  if (record_of(op.operator_name()) == nullptr) {
+  const Op* const record = record_of(op.operator_name());
+  if (record == nullptr) {
     return "TorchScript cannot call it";
   }
   if (op.hasTag(at::Tag::dynamic_output_shape) && !indexes_by_position(arguments)) {
@@ -88,7 +77,7 @@ std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c
   for (const c10::Argument& result : schema.returns()) {
     const bool is_tensor = result.type()->isSubtypeOf(*c10::OptionalType::ofTensor()) ||
                            result.type()->isSubtypeOf(*c10::ListType::ofTensors());
-    if (!is_tensor && has_tensor && !reads_metadata_only(schema.name())) {
+    if (!is_tensor && has_tensor && (record->reads == Reads::kElements || record->reads_beyond_form)) {
       return "it reads a number from a tensor, on which what follows may depend";
     }
   }
@@ -114,24 +103,19 @@ TracedCall traced_call(const c10::OperatorHandle& op, const std::vector<c10::IVa
 }
 
 const Op* view_in_place_of(const Op& op) {
-  if (!is_one_of(op, {"aten::t_", "aten::transpose_", "aten::squeeze_", "aten::unsqueeze_", "aten::as_strided_"})) {
+  static const std::unordered_set<std::string_view> names = {"aten::t_", "aten::transpose_", "aten::squeeze_",
+                                                             "aten::unsqueeze_", "aten::as_strided_"};
+  const std::string name = op.kind.toQualString();
+  if (!names.contains(name)) {
     return nullptr;
   }
-  const std::string name = op.kind.toQualString();
   const bool has_other_overload = name == "aten::transpose_";
   return record_of({name.substr(0, name.size() - 1), has_other_overload ? "int" : op.schema->overload_name()});
 }
 
-bool returns_no_contents(const Op& op) {
-  return is_one_of(op, {"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::empty_permuted", "aten::new_empty",
-                        "aten::new_empty_strided"});
-}
-
 bool overwrites_argument(const Op& op, size_t index) {
   const bool is_out = op.is_marked_as_written(index) && op.schema->arguments()[index].is_out();
-  return is_out ||
-         (index == 0 && is_one_of(op, {"aten::fill_", "aten::zero_", "aten::copy_", "aten::normal_", "aten::uniform_",
-                                       "aten::random_", "aten::bernoulli_", "aten::exponential_"}));
+  return is_out || (index == 0 && op.overwrites);
 }
 
 }  // namespace sconce

@@ -31,8 +31,6 @@ TracedCall traced_call(const c10::OperatorHandle& op, const std::vector<c10::IVa
 // operator is none of these.
 const Op* view_in_place_of(const Op& op);
 
-// Returns whether the operator's result has no contents, such as that of aten::empty.
-bool returns_no_contents(const Op& op);
 // Returns whether the operator replaces all elements of its argument `index` and reads none, such as aten::fill_.
 bool overwrites_argument(const Op& op, size_t index);
 

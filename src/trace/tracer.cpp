@@ -278,7 +278,7 @@ void Tracer::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     shapes_->derive(*node, reals, results);
   }
   const auto memory =
-      node != nullptr && returns_no_contents(node->op()) ? TraceTensor::Memory::kShared : TraceTensor::Memory::kHidden;
+      node != nullptr && node->op().makes_no_contents ? TraceTensor::Memory::kShared : TraceTensor::Memory::kHidden;
   for (size_t i = 0; i < results.size(); ++i) {
     const c10::IValue* argument = argument_returned(schema, i, results[i], given, reals);
     Value* value = node != nullptr ? node->output(i) : nullptr;
@@ -346,7 +346,7 @@ Node* Tracer::write_node(const c10::OperatorHandle& op, const std::vector<c10::I
   for (const c10::Argument& result : call.op->schema->returns()) {
     node->add_output(result.type());
   }
-  if (returns_no_contents(*call.op)) {
+  if (call.op->makes_no_contents) {
     without_contents_.insert(node->output());
   }
   return node->append_to(graph_->body());

@@ -89,12 +89,12 @@ TEST(OpRows, SaySomething) {
                          row.result.rank_depends_on_sizes || row.result.runs_on_empty;
     EXPECT_TRUE(!row.synonym_of.empty() || row.opcode != Opcode::kOpaque || row.effects.any() || row.reads_state ||
                 row.differentiates || row.raises != nothing.raises || !row.written.empty() ||
-                row.results != nothing.results || row.may_overlap || row.resizes || row.new_view || row.reads_identity ||
-                row.reads != nothing.reads || row.layout != nothing.layout || row.cuts || row.keeps_stride_order ||
-                row.in_place != nothing.in_place || row.backward_ignores_result || row.autocast != nothing.autocast ||
-                is_rule || row.leaves_device || row.reads_beyond_form || row.grows_by_number || row.affine || row.product ||
-                row.division || row.reads_missing_dtype || !row.body.empty() || !row.backward.empty() ||
-                row.recorded_gradient)
+                row.results != nothing.results || row.may_overlap || row.makes_no_contents || row.overwrites ||
+                row.resizes || row.new_view || row.reads_identity || row.reads != nothing.reads ||
+                row.layout != nothing.layout || row.cuts || row.keeps_stride_order || row.in_place != nothing.in_place ||
+                row.backward_ignores_result || row.autocast != nothing.autocast || is_rule || row.leaves_device ||
+                row.reads_beyond_form || row.grows_by_number || row.affine || row.product || row.division ||
+                row.reads_missing_dtype || !row.body.empty() || !row.backward.empty() || row.recorded_gradient)
         << row.name;
   });
 }

@@ -88,6 +88,7 @@ return (of_self, of_min, of_max)
        .backward = "(torch.where(self >= min, grad, 0), torch.where(self < min, grad, 0))"},
       {.name = "aten::clip", .synonym_of = "aten::clamp"},
       {.name = "aten::clip_", .synonym_of = "aten::clamp_"},
+      {.name = "aten::copy_", .overwrites = true},
       {.name = "aten::copysign", .recorded_gradient = true},
       {.name = "aten::deg2rad", .in_place = VariantMatch::kPointwise, .recorded_gradient = true},
       {.name = "aten::div",
@@ -118,6 +119,7 @@ return (of_self, of_other)
       {.name = "aten::divide_", .synonym_of = "aten::div_"},
       {.name = "aten::eq", .opcode = Opcode::kEqual, .raises = Raises::kNotOnNumbers},
       {.name = "aten::fill", .in_place = VariantMatch::kAlways},
+      {.name = "aten::fill_", .overwrites = true},
       {.name = "aten::fix", .synonym_of = "aten::trunc"},
       {.name = "aten::fix_", .synonym_of = "aten::trunc_"},
       {.name = "aten::floor",
@@ -262,6 +264,7 @@ return (torch.where(self > other, 0, half), torch.where(other > self, 0, half))
       {.name = "aten::sinc", .in_place = VariantMatch::kPointwise, .recorded_gradient = true},
       {.name = "aten::__xor__", .overloads = {"Tensor", "Scalar"}, .synonym_of = "aten::bitwise_xor"},
       {.name = "aten::zero", .in_place = VariantMatch::kAlways},
+      {.name = "aten::zero_", .overwrites = true},
   };
   return rows;
 }
