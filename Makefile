@@ -8,8 +8,12 @@ SANITIZERS := asan ubsan tsan
 TEST_PACKAGES := libgtest-dev libgmock-dev libbenchmark-dev
 # How far a build is: steps finished, steps in all, seconds since it began.
 export NINJA_STATUS := [%f of %t, %e s] 
+# Which part of the long sweeps `make test` does: the first of six, counted from 0.
+PART := 0/6
+BUILD = tools/pulse.sh build cmake --build --preset release --parallel $(JOBS)
+CTEST = tools/pulse.sh tests ctest --test-dir $(RELEASE) --output-on-failure
 
-.PHONY: help run test quick setup build models bench peers large corpus $(SANITIZERS) fuzz format tidy clean
+.PHONY: help run test soak smoke quick setup build models bench peers large corpus $(SANITIZERS) fuzz format tidy clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -18,27 +22,35 @@ run: ## set up, build the command line, run a real model and compare it with Lib
 	tools/setup.sh
 	@echo "build: the libraries and the command line; tests are left out"
 	@[ -f $(RELEASE)/build.ninja ] || cmake --preset release -DSCONCE_TESTS=OFF
-	cmake --build --preset release --parallel $(JOBS) --target sconce_tool
+	$(BUILD) --target sconce_tool
 	$(PYTHON) tests/models/write_models.py build/models --only resnet18 mlp lstm_loop
 	tools/demo.sh $(RELEASE)/bin/sconce build/models $(PYTHON)
 
-test: build models ## set up, build, run every test
-	ctest --test-dir $(RELEASE) --output-on-failure --parallel 2
+test: models ## set up, build, run every test; of long sweeps the part PART (0/6)
+	cmake --preset release -DSCONCE_TESTS=ON -DSCONCE_BENCHMARKS=OFF
+	$(BUILD)
+	SCONCE_PART=$(PART) $(CTEST) --parallel 2
+
+soak: build models ## every test with all parts of the sweeps, and each benchmark once
+	$(CTEST) --parallel 2
+
+smoke: build models ## each benchmark once, to see that it runs
+	$(CTEST) -L bench-smoke
 
 quick: models ## build and run the fast tests, which take less than half a minute
 	cmake --preset release -DSCONCE_TESTS=ON
-	cmake --build --preset release --parallel $(JOBS) --target unit_tests
-	ctest --test-dir $(RELEASE) --output-on-failure --parallel $(JOBS) -L unit
+	$(BUILD) --target unit_tests
+	$(CTEST) --parallel $(JOBS) -L unit
 
 setup: ## install what is missing: system packages, those of the tests too, LibTorch in build/venv
 	tools/setup.sh $(TEST_PACKAGES)
 
 build: setup ## the release build, with tests and benchmarks
-	cmake --preset release -DSCONCE_TESTS=ON
-	cmake --build --preset release --parallel $(JOBS)
+	cmake --preset release -DSCONCE_TESTS=ON -DSCONCE_BENCHMARKS=ON
+	$(BUILD)
 
 models: setup ## script the models of the tests into build/models
-	$(PYTHON) tests/models/write_models.py build/models
+	tools/pulse.sh models $(PYTHON) tests/models/write_models.py build/models
 
 bench: build models ## every benchmark, in earnest
 	@for program in $(RELEASE)/bench/*; do \

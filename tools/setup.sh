@@ -17,6 +17,9 @@ readonly packages=(
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
 
+# What takes long and says nothing says every 25 seconds that it still runs; on a terminal there are bars.
+run_long() { if [ -t 1 ]; then "$@"; else tools/pulse.sh setup "$@"; fi; }
+
 missing_packages() {
   local installed
   installed=$(dpkg-query --show --showformat '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null |
@@ -32,8 +35,9 @@ install_packages() {
   fi
   say "installing with apt-get: $*"
   "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install --yes -qq --no-install-recommends "$@" >/dev/null
+  # shellcheck disable=SC2016
+  run_long "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    sh -c 'exec apt-get install --yes -qq --no-install-recommends "$@" >/dev/null' sh "$@"
 }
 
 # The system's Python, else any other that can make virtual environments.
@@ -74,7 +78,7 @@ if ! wheels_are_installed; then
   # On a terminal pip shows a bar for each download.
   quiet=--quiet
   [ ! -t 1 ] || quiet=
-  build/venv/bin/python -m pip install $quiet --disable-pip-version-check "${wheels[@]}"
+  run_long build/venv/bin/python -m pip install $quiet --disable-pip-version-check "${wheels[@]}"
   wheels_are_installed || die "pip left no complete ${wheels[*]} in build/venv"
 fi
 say "ready"

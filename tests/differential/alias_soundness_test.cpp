@@ -13,6 +13,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/memory_recorder.h"
 #include "tests/support/model_files.h"
+#include "tests/support/part.h"
 
 #include "tools/sconce/commands/ops_library.h"
 #include "tools/sconce/values/cases.h"
@@ -135,11 +136,11 @@ std::vector<std::string> findings_in(const Graph& graph, const GeneratedGraph& g
 
 TEST(AliasSoundness, HoldsOnGeneratedGraphs) {
   const bool alone = std::getenv("SCONCE_SEED") != nullptr;
-  const uint64_t first = environment_number("SCONCE_SEED", 1);
-  const uint64_t count = alone ? 1 : environment_number("SCONCE_GRAPHS", 500);
+  const Seeds seeds =
+      alone ? Seeds{environment_number("SCONCE_SEED", 1), 1} : seeds_in_part({1, environment_number("SCONCE_GRAPHS", 500)});
   Totals totals;
   size_t failures = 0;
-  for (uint64_t seed = first; seed < first + count && failures < kMaxFailures; ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.end() && failures < kMaxFailures; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     const std::vector<std::string> found = findings_in(*graph, generated, &totals);
@@ -154,7 +155,7 @@ TEST(AliasSoundness, HoldsOnGeneratedGraphs) {
                     << " build/release/tests/differential_test --gtest_filter=AliasSoundness.HoldsOnGeneratedGraphs\n";
     }
   }
-  std::cout << count << " graphs\n";
+  std::cout << seeds.count << " graphs\n";
   totals.print();
   EXPECT_LE(totals.raised, 4 + totals.runs / 100);
 }

@@ -6,6 +6,7 @@
 #include "tests/support/environment_number.h"
 #include "tests/support/graph_generator.h"
 #include "tests/support/graphs.h"
+#include "tests/support/part.h"
 #include "tests/support/spec_facts.h"
 #include "tests/support/torch_graph.h"
 
@@ -83,11 +84,11 @@ std::vector<std::string> findings_of(const GeneratedGraph& generated, bool requi
 
 TEST(BatchedProducts, DifferFromTheInterpreterByRoundingAlone) {
   const bool is_one = std::getenv("SCONCE_SEED") != nullptr;
-  const uint64_t first = is_one ? environment_number("SCONCE_SEED", 0) : 1;
-  const uint64_t count = is_one ? 1 : environment_number("SCONCE_GRAPHS", 250);
+  const Seeds seeds =
+      is_one ? Seeds{environment_number("SCONCE_SEED", 0), 1} : seeds_in_part({1, environment_number("SCONCE_GRAPHS", 250)});
   Changes changes;
   size_t failures = 0;
-  for (uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.end() && failures < 5; ++seed) {
     const GeneratedGraph generated = generate_graph(seed, {.mostly_products = seed % 4 != 0});
     for (const bool requires_grad : {false, true}) {
       const auto found = findings_of(generated, requires_grad, changes);
@@ -97,11 +98,11 @@ TEST(BatchedProducts, DifferFromTheInterpreterByRoundingAlone) {
       }
     }
   }
-  std::cout << count << " graphs, called without and with gradients: decomposed " << changes.decomposed << " times, batched "
-            << changes.batched << " times\n";
+  std::cout << seeds.count << " graphs, called without and with gradients: decomposed " << changes.decomposed
+            << " times, batched " << changes.batched << " times\n";
   if (!is_one && failures == 0) {
-    EXPECT_GE(changes.decomposed * 4, count);
-    EXPECT_GE(changes.batched * 4, count);
+    EXPECT_GE(changes.decomposed * 4, seeds.count);
+    EXPECT_GE(changes.batched * 4, seeds.count);
   }
 }
 

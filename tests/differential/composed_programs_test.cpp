@@ -12,6 +12,7 @@
 #include "tests/differential/composed/templates.h"
 #include "tests/support/children.h"
 #include "tests/support/environment_number.h"
+#include "tests/support/part.h"
 
 #include "ops/op.h"
 #include "ops/rows.h"
@@ -152,14 +153,14 @@ void report_finding(uint64_t seed, const Finding& finding) {
 
 TEST(ComposedPrograms, DoAsInLibTorch) {
   const uint64_t alone = environment_number("SCONCE_SEED", 0);
-  const uint64_t first = alone == 0 ? 1 : alone;
-  const uint64_t end = first + environment_number("SCONCE_PROGRAMS", alone == 0 ? kPrograms : 1);
+  const Seeds seeds = alone == 0 ? seeds_in_part({1, environment_number("SCONCE_PROGRAMS", kPrograms)})
+                                 : Seeds{alone, environment_number("SCONCE_PROGRAMS", 1)};
   if (environment_number("SCONCE_PRINT", 0) != 0) {
-    std::cout << python_of(generate_program(first));
+    std::cout << python_of(generate_program(seeds.first));
   }
   Tally tally;
-  for (uint64_t next = first; next < end; next += kBatch) {
-    run_batch(next, std::min(kBatch, end - next), tally);
+  for (uint64_t next = seeds.first; next < seeds.end(); next += kBatch) {
+    run_batch(next, std::min(kBatch, seeds.end() - next), tally);
   }
   for (const auto& [seed, finding] : tally.findings) {
     if (environment_number("SCONCE_SHRINK", 1) != 0) {
@@ -201,6 +202,9 @@ void add_rows(const Program& program, std::set<const OpRow*>& rows) {
 const std::map<std::string, std::vector<std::string>>& rows_without_calls() {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"made by a pass", {"sconce::kernel"}},
+      {"called by C++ functions, whose traces tests/training has",
+       {"aten::_has_compatible_shallow_copy_type", "aten::empty_permuted", "aten::is_same_size", "aten::sym_numel",
+        "aten::sym_size", "aten::sym_stride"}},
       {"they are about GPUs, on which tests/recording runs programs", {"aten::cpu", "aten::cuda"}},
       {"LibTorch's own: without checks, or over memory that is copied when it is written",
        {"aten::_lazy_clone", "aten::_reshape_alias", "aten::lift"}},

@@ -3,6 +3,7 @@
 //   SCONCE_CUDA_TEXTS=1 build/release/tests/differential_test --gtest_filter='CudaKernels.*'    all kernels, not every 12th
 #include "tests/support/environment_number.h"
 #include "tests/support/model_files.h"
+#include "tests/support/part.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/deep_copy.h"
 
@@ -78,7 +79,7 @@ TEST(CudaKernels, OfModelsCompile) {
   if (const auto code = (*runtime)->compile("extern \"C\" __global__ void f() {}", "sm_90"); !code) {
     GTEST_SKIP() << code.refusal().reason;
   }
-  for (const std::string& name : model_names()) {
+  for (const std::string& name : models_in_part()) {
     run_model(name);
   }
   const uint64_t stride = environment_number("SCONCE_CUDA_TEXTS", 12);
@@ -106,7 +107,7 @@ TEST(CudaKernels, OfModelsCompile) {
       ++compiled;
     }
   }
-  EXPECT_GT(number, 100U);
+  EXPECT_GT(number * part_of_run().count, 100U);
   EXPECT_GT(compiled, number / stride / 2);
   EXPECT_THAT(refused, ::testing::IsEmpty());
   std::cout << number << " kernels have a text, " << compiled << " were compiled\n";

@@ -8,6 +8,7 @@
 #include "tests/support/graph_generator.h"
 #include "tests/support/graphs.h"
 #include "tests/support/model_files.h"
+#include "tests/support/part.h"
 #include "tests/support/spec_facts.h"
 
 #include "executor/compile.h"
@@ -277,10 +278,9 @@ std::shared_ptr<const Graph> without_facts(std::unique_ptr<Graph> graph) {
 }
 
 TEST(Facts, HoldInGeneratedGraphs) {
-  const uint64_t first = environment_number("SCONCE_SEED", 1);
-  const uint64_t count = environment_number("SCONCE_GRAPHS", 100);
+  const Seeds seeds = seeds_in_part({environment_number("SCONCE_SEED", 1), environment_number("SCONCE_GRAPHS", 100)});
   FactsOutcome total;
-  for (uint64_t seed = first; seed < first + count; ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::shared_ptr<const Graph> graph = without_facts(graph_of(generated.text));
     for (const bool requires_grad : {false, true}) {
@@ -295,9 +295,9 @@ TEST(Facts, HoldInGeneratedGraphs) {
     }
     ASSERT_FALSE(::testing::Test::HasFailure());
   }
-  print_row(std::to_string(count) + " graphs", total);
+  print_row(std::to_string(seeds.count) + " graphs", total);
   std::cout << total.calls_with_equal_words << " calls with the words of another\n";
-  EXPECT_GE(total.calls_with_equal_words, count);
+  EXPECT_GE(total.calls_with_equal_words, seeds.count);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ void visit_graphs(const std::string& model, const GraphVisitor& visit) {
 
 class ModelTextTest : public ::testing::TestWithParam<std::string> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ModelTextTest);
-INSTANTIATE_TEST_SUITE_P(Models, ModelTextTest, ::testing::ValuesIn(model_names()),
+INSTANTIATE_TEST_SUITE_P(Models, ModelTextTest, ::testing::ValuesIn(models_in_part()),
                          [](const auto& model) { return model.param; });
 
 void expect_text_is_a_fixed_point(const Graph& graph, const torch::jit::CompilationUnit& unit) {
@@ -149,7 +149,7 @@ TEST(ModelTexts, AreReadByTorchScriptsOwnParser) {
   size_t graphs = 0;
   size_t read = 0;
   size_t nodes = 0;
-  for (const std::string& name : model_names()) {
+  for (const std::string& name : models_in_part()) {
     SCOPED_TRACE(name);
     visit_graphs(name, [&](const Graph& graph, const torch::jit::CompilationUnit&) {
       ++graphs;

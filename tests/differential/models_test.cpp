@@ -194,7 +194,7 @@ TEST_P(ModelTest, AgreesWithLibTorchFromCall1ToCall5) { check_model(GetParam());
 TEST_P(ModelTest, AgreesWithLibTorchWhenFrozen) { check_frozen(GetParam()); }
 TEST_P(ModelTest, AgreesWithLibTorchUnderAutocast) { check_under_autocast(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(model_names()),
+INSTANTIATE_TEST_SUITE_P(Models, ModelTest, ::testing::ValuesIn(models_in_part()),
                          [](const auto& model) { return model.param; });
 
 // ---- models with operators that LibTorch lacks ----------------------------------------------------------------------
@@ -211,7 +211,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TorchvisionModelTest);
 TEST_P(TorchvisionModelTest, AgreesWithLibTorchFromCall1ToCall5) { check_model(GetParam()); }
 TEST_P(TorchvisionModelTest, AgreesWithLibTorchWhenFrozen) { check_frozen(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Models, TorchvisionModelTest, ::testing::ValuesIn(model_names(kTorchvisionOperators)),
+INSTANTIATE_TEST_SUITE_P(Models, TorchvisionModelTest, ::testing::ValuesIn(models_in_part(kTorchvisionOperators)),
                          [](const auto& model) { return std::filesystem::path(model.param).filename().string(); });
 
 // ---- the operator suite ---------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include "tests/support/graph_generator.h"
 #include "tests/support/graph_shrinker.h"
 #include "tests/support/graphs.h"
+#include "tests/support/part.h"
 #include "tests/support/torch_graph.h"
 
 #include "executor/stages.h"
@@ -364,15 +365,11 @@ std::string report(uint64_t seed, const std::string& test, const std::vector<std
          " build/release/tests/differential_test --gtest_filter=RandomGraphs." + test + "\n";
 }
 
-struct Seeds {
-  uint64_t first;
-  uint64_t count;
-};
 Seeds seeds(uint64_t share) {
   if (std::getenv("SCONCE_SEED") != nullptr) {
     return {environment_number("SCONCE_SEED", 0), environment_number("SCONCE_GRAPHS", 1)};
   }
-  return {1, environment_number("SCONCE_GRAPHS", 1000) / share};
+  return seeds_in_part({1, environment_number("SCONCE_GRAPHS", 1000) / share});
 }
 
 constexpr size_t kMaxDisagreements = 5;  // reports are long
@@ -386,7 +383,7 @@ TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
   size_t raising = 0;
   size_t views_for_leaves = 0;
   size_t lost_values = 0;
-  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMaxDisagreements; ++seed) {
+  for (uint64_t seed = range.first; seed < range.end() && failures < kMaxDisagreements; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     const auto violations = find_violations(*graph);
@@ -420,7 +417,7 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
   size_t failures = 0;
   size_t calls = 0;
   size_t peer_is_right = 0;
-  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMaxDisagreements; ++seed) {
+  for (uint64_t seed = range.first; seed < range.end() && failures < kMaxDisagreements; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     GraphCheck check(*graph, generated);
@@ -446,7 +443,7 @@ void expect_agreement_of_recorded(const std::string& test, CheckGraph check_grap
   size_t failures = 0;
   size_t calls = 0;
   size_t replayed = 0;
-  for (uint64_t seed = range.first; seed < range.first + range.count && failures < kMaxDisagreements; ++seed) {
+  for (uint64_t seed = range.first; seed < range.end() && failures < kMaxDisagreements; ++seed) {
     const GeneratedGraph generated = generate_graph(seed);
     const std::unique_ptr<Graph> graph = parse(generated.text);
     GraphCheck check(*graph, generated);

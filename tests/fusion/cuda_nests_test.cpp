@@ -5,6 +5,7 @@
 #include "tests/simulated_gpu/simulated_gpu.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
+#include "tests/support/part.h"
 
 #include "fusion/kernels_on_device.h"
 #include "lower/lower.h"
@@ -82,8 +83,8 @@ void expect_equal(SimulatedGpu& gpu, const std::vector<at::Tensor>& found, const
 }
 
 TEST_F(CudaNests, RunGeneratedGroups) {
-  const uint64_t count = environment_number("SCONCE_GROUPS", 40);
-  for (uint64_t seed = 1; seed <= count; ++seed) {
+  const Seeds seeds = seeds_in_part({1, environment_number("SCONCE_GROUPS", 40)});
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     at::manual_seed(seed);
     constexpr GroupGenerator::Contents kContents[] = {GroupGenerator::Contents::kExact, GroupGenerator::Contents::kWrites,
                                                       GroupGenerator::Contents::kAll};
@@ -100,7 +101,7 @@ TEST_F(CudaNests, RunGeneratedGroups) {
       }
     }
   }
-  EXPECT_GT(launched(), count);
+  EXPECT_GT(launched(), seeds.count);
   EXPECT_LT(gpu_.driver_calls("load_module"), launched());
 }
 

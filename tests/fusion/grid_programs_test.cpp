@@ -6,6 +6,7 @@
 #include "tests/simulated_gpu/printed_kernels.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/grid_interpreter.h"
+#include "tests/support/part.h"
 #include "tests/support/softmax_program.h"
 
 #include "fusion/cpu/kernel_cache.h"
@@ -107,17 +108,20 @@ bool has_device_text(const KernelProgram& program) {
   return static_cast<bool>(cuda_text(grid_program(program, {.lanes = 0})));
 }
 
-// Programs that groups of nodes have, each once.
-std::vector<KernelProgram> programs_of_groups(uint64_t count) {
+// The programs of generated groups that no kernel of the process has yet, each once: other tests have other seeds.
+std::vector<KernelProgram> programs_of_groups(const Seeds& seeds) {
   const at::NoGradGuard no_grad;
   at::manual_seed(1);
+  std::set<std::string> seen;
+  for (const auto& kernel : KernelCache::instance().kernels()) {
+    seen.insert(kernel->text());
+  }
   CountedKernels kernels(kernel_lanes());
-  for (uint64_t seed = 1; seed <= count; ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     GroupGenerator generator(seed, GroupGenerator::Contents::kAll);
     const auto plan = plan_with_kernels(generator.text(), kernels);
     results_of(*plan, generator.operands(5, 13));
   }
-  std::set<std::string> seen;
   std::vector<KernelProgram> programs;
   for (const auto& kernel : KernelCache::instance().kernels()) {
     if (seen.insert(kernel->text()).second) {
@@ -128,9 +132,9 @@ std::vector<KernelProgram> programs_of_groups(uint64_t count) {
 }
 
 TEST(GridPrograms, AgreeWithTheInterpreterOnGeneratedGroups) {
-  const uint64_t count = environment_number("SCONCE_GROUPS", 40);
-  const std::vector<KernelProgram> programs = programs_of_groups(count);
-  EXPECT_GT(programs.size(), count / 3);
+  const Seeds seeds = seeds_in_part({2001, environment_number("SCONCE_GROUPS", 40)});
+  const std::vector<KernelProgram> programs = programs_of_groups(seeds);
+  EXPECT_GT(programs.size(), seeds.count / 3);
   for (const KernelProgram& program : programs) {
     ASSERT_NO_FATAL_FAILURE(expect_agreement(program));
   }
@@ -168,7 +172,8 @@ bool expect_agreement_as_printed(const KernelProgram& program, const ProgramSize
 // SCONCE_GROUPS=2000 SCONCE_PRINTED_PROGRAMS=2000 runs those of many groups: half a second each.
 TEST(GridPrograms, AgreeAsPrinted) {
   const uint64_t count = environment_number("SCONCE_PRINTED_PROGRAMS", 12);
-  const std::vector<KernelProgram> programs = programs_of_groups(environment_number("SCONCE_GROUPS", 40));
+  const Seeds seeds = seeds_in_part({3001, environment_number("SCONCE_GROUPS", 40)});
+  const std::vector<KernelProgram> programs = programs_of_groups(seeds);
   const size_t stride = std::max<size_t>(programs.size() / count, 1);
   size_t run = 0;
   for (size_t i = 0; i < programs.size(); i += stride) {

@@ -6,6 +6,7 @@
 #include "tests/fusion/kernel_call.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
+#include "tests/support/part.h"
 
 #include "fusion/group/form_groups.h"
 #include "fusion/program/kernel_width.h"
@@ -210,10 +211,10 @@ class TwoPlans {
 
 TEST(InPlaceGroups, AgreeWithTheirNodes) {
   const at::NoGradGuard no_grad;
-  const uint64_t count = environment_number("SCONCE_GROUPS", 600);
   size_t runs = 0;
   size_t calls = 0;
-  for (uint64_t seed = 1; seed <= count && !HasFailure(); ++seed) {
+  const Seeds seeds = seeds_in_part({1, environment_number("SCONCE_GROUPS", 600)});
+  for (uint64_t seed = seeds.first; seed < seeds.end() && !HasFailure(); ++seed) {
     GroupGenerator generator(seed, GroupGenerator::Contents::kWrites);
     TwoPlans plans(generator.text());
     constexpr std::pair<int64_t, int64_t> kSizes[] = {{4, 5}, {7, 33}, {2, 1}, {4, 5}, {7, 33}};

@@ -9,6 +9,7 @@
 #include "tests/fusion/rule_check.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
+#include "tests/support/part.h"
 
 #include "fusion/cpu/kernel_cache.h"
 #include "fusion/program/kernel_width.h"
@@ -63,9 +64,9 @@ size_t check_new_kernels(const std::vector<size_t>& widths) {
 TEST(KernelInterpreter, AgreesOnGeneratedGroups) {
   const at::NoGradGuard no_grad;
   at::manual_seed(1);
-  const uint64_t count = environment_number("SCONCE_GROUPS", 150);
+  const Seeds seeds = seeds_in_part({1, environment_number("SCONCE_GROUPS", 150)});
   CountedKernels kernels(kernel_lanes());
-  for (uint64_t seed = 1; seed <= count; ++seed) {
+  for (uint64_t seed = seeds.first; seed < seeds.end(); ++seed) {
     GroupGenerator generator(seed, GroupGenerator::Contents::kAll);
     const auto plan = plan_with_kernels(generator.text(), kernels);
     constexpr std::pair<int64_t, int64_t> kSizes[] = {{5, 13}, {1, 1}, {7, 2}, {0, 3}};
@@ -73,14 +74,14 @@ TEST(KernelInterpreter, AgreesOnGeneratedGroups) {
       results_of(*plan, generator.operands(height, width));  // LibTorch raises for some pairs of dtypes
     }
   }
-  EXPECT_GT(kernels.counts().runs, count) << "most groups have no kernels";
-  EXPECT_GT(check_new_kernels({kernel_lanes()}), count / 2);
+  EXPECT_GT(kernels.counts().runs, seeds.count) << "most groups have no kernels";
+  EXPECT_GT(check_new_kernels({kernel_lanes()}), seeds.count / 2);
 }
 
 // One operator each, of every dtype; every vector width that this processor has.
 TEST(KernelInterpreter, AgreesOnOperators) {
   const at::NoGradGuard no_grad;
-  for (const c10::OperatorHandle& op : operators_with_rules()) {
+  for (const c10::OperatorHandle& op : operators_in_part()) {
     for (size_t variant = 0; variant < 2; ++variant) {
       for (const at::ScalarType dtype :
            {at::kFloat, at::kDouble, at::kBFloat16, at::kLong, at::kInt, at::kByte, at::kBool}) {
@@ -90,7 +91,7 @@ TEST(KernelInterpreter, AgreesOnOperators) {
       }
     }
   }
-  EXPECT_GT(check_new_kernels(kernel_widths()), 300U);
+  EXPECT_GT(check_new_kernels(kernel_widths()) * part_of_run().count, 300U);
 }
 
 // The oracle is worth something only if it notices: each of these programs differs from its neighbor in one operation.

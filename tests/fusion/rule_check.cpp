@@ -1,4 +1,5 @@
 #include "tests/fusion/rule_check.h"
+#include "tests/support/part.h"
 
 #include "fusion/program/channels.h"
 #include "fusion/program/kernel_width.h"
@@ -142,6 +143,15 @@ std::vector<c10::OperatorHandle> operators_with_rules() {
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return toString(a.operator_name()) < toString(b.operator_name()); });
+  return found;
+}
+
+std::vector<c10::OperatorHandle> operators_in_part() {
+  std::vector<c10::OperatorHandle> found = operators_with_rules();
+  std::erase_if(found, [part = part_of_run()](const c10::OperatorHandle& op) {
+    const RuleRow* const row = find_rule_row(op.operator_name());
+    return row != nullptr && !part.has(static_cast<uint64_t>(row - rule_rows().data()));
+  });
   return found;
 }
 

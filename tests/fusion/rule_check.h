@@ -14,6 +14,8 @@ namespace sconce::testing {
 
 // The operators that kernels compute element by element, sorted by name.
 std::vector<c10::OperatorHandle> operators_with_rules();
+// Those whose row of the table is in the part of the run: sweeps go over these.
+std::vector<c10::OperatorHandle> operators_in_part();
 // Those that write their first operand in place.
 std::vector<c10::OperatorHandle> operators_in_place();
 bool is_tensor_argument(const c10::Argument& argument);

@@ -1,6 +1,7 @@
 #include "tests/support/model_files.h"
 
 #include "tests/support/graphs.h"
+#include "tests/support/part.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,6 +18,15 @@ std::vector<std::string> model_names(const std::string& folder) {
     }
   }
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> models_in_part(const std::string& folder) {
+  std::vector<std::string> names = model_names(folder);
+  uint64_t large = 0;
+  std::erase_if(names, [&, part = part_of_run()](const std::string& name) {
+    return std::filesystem::file_size(model_file(name)) >= 1'000'000 && !part.has(large++);
+  });
   return names;
 }
 
