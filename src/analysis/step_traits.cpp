@@ -1,6 +1,7 @@
 #include "analysis/step_traits.h"
 
 #include "analysis/effects.h"
+#include "analysis/node_devices.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"
 
@@ -11,44 +12,7 @@
 namespace sconce {
 namespace {
 
-bool may_hold_tensor(const Value* value) { return (memory_kinds_within(value->type()) & kTensorMemory) != 0; }
-
-// Returns the tensor's device. One without an index is the current device of a run: not known.
-std::optional<c10::Device> device_of(const Value& tensor) {
-  const c10::IValue* constant = tensor.constant();
-  const std::optional<c10::Device> device = constant != nullptr && constant->isTensor() && constant->toTensor().defined()
-                                                ? std::optional(constant->toTensor().device())
-                                            : tensor.facts() != nullptr ? tensor.facts()->device
-                                                                        : std::nullopt;
-  return device && (device->is_cpu() || device->has_index()) ? device : std::nullopt;
-}
-
-void add_device(NodeDevices& devices, const Value& value) {
-  const c10::IValue* constant = value.constant();
-  const bool is_none = (constant != nullptr && constant->isNone()) ||
-                       (value.facts() != nullptr && value.facts()->defined == std::optional(false));
-  if (is_none || !may_hold_tensor(&value)) {
-    return;
-  }
-  if (value.node()->opcode() == Opcode::kListConstruct) {
-    for (const Value* element : value.node()->inputs()) {
-      add_device(devices, *element);
-    }
-    return;
-  }
-  if (!is_tensor(value) && value.node()->schema() != nullptr && !value.node()->op().leaves_device) {
-    // No operator puts the tensors of a list on a device that none of its operands has.
-    for (const Value* input : value.node()->inputs()) {
-      add_device(devices, *input);
-    }
-    return;
-  }
-  const std::optional<c10::Device> device = device_of(value);
-  devices.are_all_known = devices.are_all_known && device.has_value();
-  if (device && std::find(devices.known.begin(), devices.known.end(), *device) == devices.known.end()) {
-    devices.known.push_back(*device);
-  }
-}
+bool holds_tensors(const Value* value) { return may_hold_tensors(value->type()); }
 
 bool is_host_value(const Value* value) {
   const c10::TypeKind kind = value->type()->kind();
@@ -67,23 +31,12 @@ bool reads_elements_on_host(const Node& node) {
          !node.op().moves_operands && !outputs.empty() &&
          std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return is_tensor(*input); }) &&
          std::all_of(outputs.begin(), outputs.end(),
-                     [](const Value* output) { return is_host_value(output) && !may_hold_tensor(output); });
+                     [](const Value* output) { return is_host_value(output) && !holds_tensors(output); });
 }
 
 bool runs_another_graph(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::kCallFunction:
-    case Opcode::kCallMethod:
-    case Opcode::kEnter:
-    case Opcode::kExit:
-    case Opcode::kFork:
-    case Opcode::kAwaitable:
-    case Opcode::kWait:
-    case Opcode::kDelegate:
-    case Opcode::kDifferentiable:
-    case Opcode::kRecorded: return true;
-    default: return false;
-  }
+  return runs_user_code(node.opcode()) || node.opcode() == Opcode::kDelegate || node.opcode() == Opcode::kDifferentiable ||
+         node.opcode() == Opcode::kRecorded;
 }
 
 // Returns whether the operator computes, or at least returns, tensors. Others read sizes and dtypes, or move values between
@@ -92,21 +45,21 @@ bool works_on_device(const Node& node, const Effects& effects) {
   const auto outputs = node.outputs();
   return !node.op().is_language() && !node.op().moves_operands &&
          (effects.writes ||
-          std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return may_hold_tensor(output); }));
+          std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return holds_tensors(output); }));
 }
 
 // Returns whether the node makes a tensor of numbers of the host: TorchScript's own operators do (`torch.tensor`).
 bool copies_from_host(const Node& node) {
   const auto inputs = node.inputs();
   return !node.op().dispatched && !node.outputs().empty() && is_tensor(*node.output(0)) &&
-         std::none_of(inputs.begin(), inputs.end(), may_hold_tensor);
+         std::none_of(inputs.begin(), inputs.end(), holds_tensors);
 }
 
 // A recording fixes the forms of tensors, and repeats what the node read besides.
 bool reads_more_than_forms(const Node& node) {
   const auto inputs = node.inputs();
   return (node.op().reads_state && !node.op().runs_under_autocast) || node.op().reads_beyond_form ||
-         (node.op().reads_identity && std::any_of(inputs.begin(), inputs.end(), may_hold_tensor));
+         (node.op().reads_identity && std::any_of(inputs.begin(), inputs.end(), holds_tensors));
 }
 
 // Returns why the tensors cannot be those of a recording on `recorded`.
@@ -132,38 +85,6 @@ std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effe
 }
 
 }  // namespace
-
-NodeDevices devices_of(const Node& node) {
-  NodeDevices devices;
-  for (const Value* input : node.inputs()) {
-    add_device(devices, *input);
-  }
-  for (const Value* output : node.outputs()) {
-    // A list of results has no facts. No operator puts such tensors on a device that none of its operands has.
-    if (is_tensor(*output) || devices.known.empty()) {
-      add_device(devices, *output);
-    }
-  }
-  return devices;
-}
-
-std::vector<c10::Device> devices_of(const Graph& graph) {
-  std::vector<c10::Device> devices;
-  for_each_node(graph.body(), [&](const Node* node) {
-    for (const c10::Device device : devices_of(*node).known) {
-      if (std::find(devices.begin(), devices.end(), device) == devices.end()) {
-        devices.push_back(device);
-      }
-    }
-  });
-  std::stable_partition(devices.begin(), devices.end(), [](c10::Device device) { return !device.is_cpu(); });
-  return devices;
-}
-
-c10::Device main_device_of(const Graph& graph) {
-  const std::vector<c10::Device> devices = devices_of(graph);
-  return devices.empty() ? c10::Device(c10::kCPU) : devices.front();
-}
 
 StepTraits traits_of(const Node& node, c10::Device recorded) {
   const Effects effects = effects_of(node);

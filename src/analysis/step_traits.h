@@ -8,7 +8,6 @@
 #include <c10/core/Device.h>
 
 #include <optional>
-#include <vector>
 
 namespace sconce {
 
@@ -23,16 +22,5 @@ struct StepTraits {
 
 // Returns the traits of the node without its blocks, from its operator's record and its facts. Recordings are on `recorded`.
 StepTraits traits_of(const Node& node, c10::Device recorded);
-
-// The devices of a node's tensors, as far as constants and facts tell.
-struct NodeDevices {
-  std::vector<c10::Device> known;  // each once
-  bool are_all_known = true;
-};
-NodeDevices devices_of(const Node& node);
-// Returns the known devices of all nodes, each once, those other than the CPU first.
-std::vector<c10::Device> devices_of(const Graph& graph);
-// Returns the first of them; the CPU if there is none.
-c10::Device main_device_of(const Graph& graph);
 
 }  // namespace sconce

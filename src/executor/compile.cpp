@@ -1,6 +1,6 @@
 #include "executor/compile.h"
 
-#include "analysis/step_traits.h"
+#include "analysis/node_devices.h"
 #include "autodiff/differentiate.h"
 #include "executor/stages.h"
 #include "fusion/group/form_groups.h"
@@ -63,7 +63,7 @@ std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backwa
     return nullptr;
   }
   return std::make_shared<const std::function<void(std::shared_ptr<Graph>&)>>(
-      [passes = settings.passes != nullptr ? *settings.passes : PassPipeline(), exact = settings.exact,
+      [passes = settings.passes != nullptr ? *settings.passes : PassPipeline(), exact = settings.limits.is_exact,
        cuda_graphs = settings.cuda_graphs, has_kernels](std::shared_ptr<Graph>& backward) {
         PassRunner runner(passes);
         backward_passes(*backward, exact, runner);
@@ -91,16 +91,16 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
       node.set_attribute(name, std::move(own));
     }
   });
-  const bool packs_weights = settings.packs_weights && !reads_data(*graph);
-  fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, packs_weights && !records, runner);
+  KernelLimits limits = settings.limits;
+  limits.packs_weights = limits.packs_weights && !reads_data(*graph);
+  fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, limits.packs_weights && !records,
+              runner);
   if (settings.complete) {
     settings.complete(*graph, has_kernels, runner);
   }
   record_passes(*graph, settings.cuda_graphs && !records, runner);
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
-                             .is_exact = settings.exact,
-                             .packs_weights = packs_weights,
-                             .pages_out_weights = settings.pages_out_weights,
+                             .limits = limits,
                              .intra_op_threads = settings.intra_op_threads,
                              .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,
                              .groups = has_kernels ? *kernels : nullptr,

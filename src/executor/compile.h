@@ -8,6 +8,7 @@
 #include "pipeline/pass_runner.h"
 #include "plan/callees.h"
 #include "plan/plan.h"
+#include "plan/prepared/kernel.h"
 #include "plan/profile.h"
 
 #include <sconce/explanation.h>
@@ -41,13 +42,13 @@ struct CompileSettings {
       : passes(&options.passes()),
         optimize(options.optimize()),
         frozen(options.frozen()),
-        exact(options.exact()),
+        limits{.is_exact = options.exact(),
+               .packs_weights = options.pack_weights() && !options.exact(),
+               .pages_out_weights = options.page_out_weights()},
         prepares_steps(options.optimize()),
         min_differentiable_nodes(options.exact() ? 0 : options.min_differentiable_nodes()),
         compile(options.compile()),
         cuda_graphs(options.optimize() && options.cuda_graphs()),
-        packs_weights(options.pack_weights() && !options.exact()),
-        pages_out_weights(options.page_out_weights()),
         intra_op_threads(options.intra_op_threads()) {}
 
   std::string name;                            // of the method or function
@@ -56,14 +57,12 @@ struct CompileSettings {
   const ModuleConstants* constants = nullptr;  // constants of the method's module, to freeze it
   const PassPipeline* passes = nullptr;        // the user's passes, and which are disabled
   bool optimize = false;                       // else runs the required passes only
-  bool frozen = false;          // the module is frozen: passes may compute with its constants, at the price of rounding
-  bool exact = false;           // kernels compute the operators' own bits
-  bool prepares_steps = false;  // operators that have kernels run by prepared steps (plan/prepared/)
+  bool frozen = false;  // the module is frozen: passes may compute with its constants, at the price of rounding
+  KernelLimits limits;
+  bool prepares_steps = false;                     // operators that have kernels run by prepared steps (plan/prepared/)
   size_t min_differentiable_nodes = 0;             // in a differentiable subgraph; 0: none is made
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
   bool cuda_graphs = false;                        // ranges of steps are recorded and replayed, on devices that can
-  bool packs_weights = false;                      // prepared steps keep weights in the order of their kernels
-  bool pages_out_weights = false;                  // constants that are packed leave memory
   int intra_op_threads = 0;                        // threads that one operator may use; 0: as many as LibTorch's
   // Changes a captured graph after all passes. Null if nothing does.
   using Complete = std::function<void(Graph& graph, bool has_kernels, PassRunner& runner)>;

@@ -1,6 +1,6 @@
 #include "executor/stages.h"
 
-#include "analysis/step_traits.h"
+#include "analysis/node_devices.h"
 #include "autodiff/differentiate.h"
 #include "fusion/group/form_groups.h"
 #include "fusion/group/join_clamps.h"
@@ -146,7 +146,8 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
                            std::optional<GradientExplanation>& gradients, PassRunner& runner) {
   // LibTorch's recurrent layers record less than the operators of a loop without differentiable subgraphs.
   const bool records = given.grad_mode == true && given.any_requires_grad;
-  const bool decomposes = settings.optimize && !settings.exact && (!records || settings.min_differentiable_nodes > 0);
+  const bool decomposes =
+      settings.optimize && !settings.limits.is_exact && (!records || settings.min_differentiable_nodes > 0);
   const auto derive_facts = [&] {
     runner.run(
         "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, graph);
@@ -180,13 +181,13 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
       runner.run("decompose_rnn_cells", decompose_rnn_cells, graph);
     }
     // In training, weights in another layout gain nothing.
-    optimizing_passes(graph, runner, settings.frozen, settings.frozen || (!records && settings.packs_weights));
+    optimizing_passes(graph, runner, settings.frozen, settings.frozen || (!records && settings.limits.packs_weights));
     // Recorded steps have such sums.
-    if (!records && !settings.exact && runner.run("join_summed_products", join_summed_products, graph)) {
+    if (!records && !settings.limits.is_exact && runner.run("join_summed_products", join_summed_products, graph)) {
       runner.run("eliminate_dead_nodes", eliminate_dead_nodes, graph);
     }
     if (records && settings.min_differentiable_nodes > 0) {
-      gradients = differentiable_passes(graph, given, settings.min_differentiable_nodes, settings.exact, runner);
+      gradients = differentiable_passes(graph, given, settings.min_differentiable_nodes, settings.limits.is_exact, runner);
     }
   }
   return first;

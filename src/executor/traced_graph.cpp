@@ -77,7 +77,7 @@ void TracedGraph::compile() noexcept {
     const at::NoGradGuard no_grad;
     CompileSettings settings(options_);
     settings.name = name_;
-    settings.packs_weights = false;  // steps of training change weights
+    settings.limits.packs_weights = false;  // steps of training change weights
     settings.callees = callees_.get();
     settings.complete = std::exchange(complete_, nullptr);
     auto compiled = compile_captured(std::move(graph_), sizes_, settings);

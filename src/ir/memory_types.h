@@ -26,6 +26,8 @@ bool holds_containers(const c10::TypePtr& type);
 // own: it is its elements.
 MemoryKinds memory_kinds_of(const c10::TypePtr& type);
 MemoryKinds memory_kinds_within(const c10::TypePtr& type);
+// Returns whether a value of the type is a tensor, or may contain one, also in an object.
+inline bool may_hold_tensors(const c10::TypePtr& type) { return (memory_kinds_within(type) & kTensorMemory) != 0; }
 // Returns whether one object can be of both types: `Tensor[]` and `Tensor?[]`, but not `Tensor[]` and `int[]`.
 bool may_be_of_both_types(const c10::TypePtr& a, const c10::TypePtr& b);
 

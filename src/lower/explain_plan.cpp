@@ -1,5 +1,6 @@
 #include "lower/explain_plan.h"
 
+#include "analysis/node_devices.h"
 #include "analysis/step_traits.h"
 #include "ir/text/print.h"
 #include "lower/lower_subgraph.h"

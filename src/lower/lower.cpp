@@ -191,9 +191,7 @@ class Lowering {
       }
       group_parts_ = {.arguments = group_->operands.size(),
                       .device = options_.groups->device(),
-                      .is_exact = options_.is_exact,
-                      .packs_weights = options_.packs_weights,
-                      .pages_out_weights = options_.pages_out_weights,
+                      .limits = options_.limits,
                       .state = add_state(group_->nodes, /*is_group=*/true)};
       for (size_t i = 0; i < group_->operands.size(); ++i) {
         parts_.add_operand(group_parts_, *group_->operands[i], i, /*is_run_time=*/true);
@@ -253,9 +251,7 @@ class Lowering {
                           .arguments = unit.op->inputs().size(),
                           .is_view = unit.kernel->is_view,
                           .is_product = unit.kernel->has_rows,
-                          .is_exact = options_.is_exact,
-                          .packs_weights = options_.packs_weights,
-                          .pages_out_weights = options_.pages_out_weights,
+                          .limits = options_.limits,
                           .state = add_state({unit.op}, /*is_group=*/false)};
     std::vector<StepPtr> ordinary;
     for (const Node* node : unit.nodes) {

@@ -16,11 +16,7 @@ namespace sconce {
 // How nodes become steps.
 struct LoweringOptions {
   bool is_prepared = false;  // operators that have kernels run by prepared steps, with their results in the arena
-  // But for kernels whose results differ from the operator's in the last bits. Composite operators run with autograd's
-  // layers.
-  bool is_exact = false;
-  bool packs_weights = false;      // kernels keep weights in an order of their own (kernels/packed/)
-  bool pages_out_weights = false;  // constants that kernels keep so leave memory (PagedMemory)
+  KernelLimits limits = {};  // where exact, composite operators run with autograd's layers
   // Kernels keep copies of attributes and constants, not of what the caller gives, but for inputs of the graph from this one
   // on: those are the same tensors in most runs.
   size_t first_bound_input = SIZE_MAX;

@@ -4,7 +4,7 @@
 #include "analysis/gradient_paths.h"
 #include "analysis/memory/alias_sets.h"
 #include "analysis/memory/escapes.h"
-#include "analysis/step_traits.h"
+#include "analysis/node_devices.h"
 #include "ir/constant_operands.h"
 #include "ir/delegate.h"
 #include "ir/differentiable.h"
@@ -80,7 +80,7 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
   auto function = std::make_shared<DifferentiableFunction>();
   function->name = autograd_name(node);
   const auto graph_at = [&](c10::Symbol name) { return node.attribute_as<std::shared_ptr<Graph>>(name); };
-  options.packs_weights = false;  // training changes weights, through `data()` in LibTorch's optimizers
+  options.limits.packs_weights = false;  // training changes weights, through `data()` in LibTorch's optimizers
   options.fresh_outputs = node.outputs().size();
   auto forward = lower(graph_at(attr::kSubgraph), nullptr, nullptr, options);
   // Autograd takes a gradient as it is, without a copy, if nothing else holds it. It gives the outputs edges.

@@ -17,7 +17,7 @@ Expected<StepPtr> make_plain_step(const Node& node, Operands operands, Registers
   }
   return node.op().is_language()
              ? make_language_step(node, std::move(operands), std::move(results))
-             : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change, options.is_exact);
+             : make_operator_step(node, std::move(operands), std::move(results), sizes_may_change, options.limits.is_exact);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include "plan/large_blocks.h"
 #include "plan/plan.h"
-#include "plan/prepared/step_state.h"
-#include "plan/recorded/frame_recordings.h"
 
 namespace sconce {
 

@@ -1,7 +1,6 @@
 // Frame: all state of one run of a plan.
 #pragma once
 
-#include "base/flat_map.h"
 #include "plan/autograd_use.h"
 #include "plan/shell_check.h"
 #include "plan/tensor_slot.h"
@@ -24,7 +23,7 @@ class AutogradSwitch;
 class FrameRecordings;
 class Plan;
 struct ArenaLayout;
-struct RecordedDraws;
+struct RecordingRun;
 struct StepState;
 
 // The index of a value in a frame.
@@ -70,17 +69,16 @@ class Frame {
   bool runs_prepared = false;
   AutogradSwitch* autograd = nullptr;  // of the run
   std::vector<TensorSlot> slots;
-  std::vector<std::unique_ptr<StepState>> states;  // null until the step first runs
+  std::vector<std::shared_ptr<StepState>> states;  // null until the step first runs
   uint64_t next_stamp = 1;
   uint64_t run_number = 1;  // of this run; 0 stands for none
   // In this run, nodes of a group ran one by one; because their kernel is still being compiled.
   bool ran_nodes_of_group = false;
   bool waits_for_kernels = false;
-  // While the run is recorded: by register, where on the device kernels read a number. Null: numbers are part of the
-  // recording.
-  const FlatMap<Register, void*>* number_memory = nullptr;
-  RecordedDraws* draws = nullptr;               // while a run that draws random numbers is recorded
-  std::unique_ptr<FrameRecordings> recordings;  // null until a recorded node first runs
+
+  // ---- recordings (plan/recorded/)
+  const RecordingRun* recording = nullptr;      // while the run is recorded
+  std::shared_ptr<FrameRecordings> recordings;  // null until a recorded node first runs
 
   // Takes the newest layout of the arena. Called between runs.
   void update_layout();

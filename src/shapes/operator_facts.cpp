@@ -21,10 +21,11 @@ bool is_tensor_type(const c10::TypePtr& type) {
   return type->kind() == c10::TypeKind::TensorType || type->isSubtypeOf(*c10::OptionalType::ofTensor());
 }
 
-bool may_hold_tensors(const c10::TypePtr& type) {
+// Returns whether an operator may find tensors in a value of the type. The elements of lists and tuples are asked.
+bool may_bring_tensors(const c10::TypePtr& type) {
   const auto contained = type->containedTypes();
   const bool is_row = type->kind() == c10::TypeKind::ListType || type->kind() == c10::TypeKind::TupleType;
-  return is_row ? std::any_of(contained.begin(), contained.end(), may_hold_tensors) : holds_memory(type);
+  return is_row ? std::any_of(contained.begin(), contained.end(), may_bring_tensors) : holds_memory(type);
 }
 
 bool is_object(const c10::Type& type) {
@@ -97,7 +98,7 @@ class OperatorFacts {
       for (const AbstractValue& element : *elements) {
         collect_tensors(element, type);
       }
-    } else if (operand.is_unknown() && may_hold_tensors(type)) {
+    } else if (operand.is_unknown() && may_bring_tensors(type)) {
       sees_all_tensors_ = false;
       sees_all_but_objects_ = sees_all_but_objects_ && is_object(*type);
     }

@@ -99,7 +99,7 @@ const char* const kGelu = R"(graph(%x : Tensor):
 
 TEST(ExplainPlan, CountsWhatKernelsRefuseInRuns) {
   const at::NoGradGuard no_grad;
-  const auto exact = explainable_plan(kGelu, {.is_prepared = true, .is_exact = true});
+  const auto exact = explainable_plan(kGelu, {.is_prepared = true, .limits = {.is_exact = true}});
   for (int i = 0; i < 5; ++i) {
     call_plan(*exact, {at::randn({3})});
   }

@@ -37,7 +37,7 @@ TEST(BelowAutograd, AnOperatorWhoseOnlyKernelIsAutogradsRunsWhereNothingRequires
 }
 
 bool first_step_may_skip_autograd(const std::string& name, bool is_exact = false) {
-  auto plan = lower(graph_of(graph_of_operator(name)), nullptr, nullptr, {.is_exact = is_exact});
+  auto plan = lower(graph_of(graph_of_operator(name)), nullptr, nullptr, {.limits = {.is_exact = is_exact}});
   return (*plan)->steps()[0].step->may_skip_autograd();
 }
 

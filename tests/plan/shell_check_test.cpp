@@ -64,7 +64,7 @@ class ShellChecks : public ::testing::Test {
   // Runs the text several times, with steps that compute something else after it. Each call gives what ordinary steps give.
   void expect_right(const std::string& text, const std::vector<c10::IValue>& arguments) {
     const at::NoGradGuard no_grad;
-    const LoweringOptions prepared{.is_prepared = true, .is_exact = true};
+    const LoweringOptions prepared{.is_prepared = true, .limits = {.is_exact = true}};
     const auto plan = lowered(testing::graph_of(text), prepared);
     const auto ordinary = lowered(testing::graph_of(text), {});
     EXPECT_GT(plan->state_count(), 0U);

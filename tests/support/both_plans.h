@@ -20,7 +20,8 @@ class Both {
   explicit Both(const std::string& text, bool is_exact = true) {
     prepared_ = std::move(*lower(
         graph_of(text), nullptr, nullptr,
-        LoweringOptions{.is_prepared = true, .is_exact = is_exact, .packs_weights = !is_exact, .first_bound_input = 1}));
+        LoweringOptions{
+            .is_prepared = true, .limits = {.is_exact = is_exact, .packs_weights = !is_exact}, .first_bound_input = 1}));
     ordinary_ = std::move(*lower(graph_of(text)));
   }
 

@@ -18,12 +18,12 @@ namespace sconce {
 namespace {
 
 // Returns whether a value of the type can hold tensors that a spec covers.
-bool may_hold_tensors(const c10::TypePtr& type) {
+bool may_hold_covered_tensors(const c10::TypePtr& type) {
   switch (type->kind()) {
     case c10::TypeKind::OptionalType:
       // Whether it is None is part of the spec, whatever its type is.
       return true;
-    case c10::TypeKind::ListType: return may_hold_tensors(type->expectRef<c10::ListType>().getElementType());
+    case c10::TypeKind::ListType: return may_hold_covered_tensors(type->expectRef<c10::ListType>().getElementType());
     default: return holds_memory(type);
   }
 }
@@ -99,7 +99,7 @@ ArgumentSpecCreator::ArgumentSpecCreator(const Graph& graph) : memos_(std::make_
     if (input->type()->kind() == c10::TypeKind::ClassType) {
       sees_everything_ = collect_reads({input}, {.is_argument = true, .owner = i, .slot = 0}, changes) && sees_everything_;
     } else {
-      if (may_hold_tensors(input->type())) {
+      if (may_hold_covered_tensors(input->type())) {
         values_.push_back(i);
       }
       writes_inputs_ = writes_inputs_ || aliases.may_be_written_within(*input);
@@ -159,7 +159,7 @@ void ArgumentSpecCreator::collect_read(const Node& get, AttributeRead read, cons
     const auto& object = get.input(0)->type()->expectRef<c10::ClassType>();
     read.is_parameter = object.is_module() && object.is_parameter(read.slot);
     tensors_.push_back(read);
-  } else if (may_hold_tensors(type)) {
+  } else if (may_hold_covered_tensors(type)) {
     others_.push_back(read);
   }
 }

@@ -13,11 +13,11 @@
 namespace sconce {
 namespace {
 
-// Returns whether a value of the type is a tensor or may contain one.
-bool may_hold_tensors(const c10::TypePtr& type) {
+// Returns whether the type says that its values are tensors or contain some; those in objects are not counted.
+bool has_tensor_in_type(const c10::TypePtr& type) {
   const auto contained = type->containedTypes();
   return type->kind() == c10::TypeKind::TensorType || type->kind() == c10::TypeKind::AnyType ||
-         std::any_of(contained.begin(), contained.end(), may_hold_tensors);
+         std::any_of(contained.begin(), contained.end(), has_tensor_in_type);
 }
 
 // Other pads call operators that autocast casts to float32.
@@ -50,7 +50,7 @@ CpuAutocast treatment_of(const Node& node) {
 bool has_only_tensors(const Node& node) {
   const auto inputs = node.inputs();
   return std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
-    return input->type()->kind() == c10::TypeKind::TensorType || is_none(*input) || !may_hold_tensors(input->type());
+    return input->type()->kind() == c10::TypeKind::TensorType || is_none(*input) || !has_tensor_in_type(input->type());
   });
 }
 

@@ -33,8 +33,6 @@ class Devices {
   }
 
  private:
-  static bool may_hold_tensor(const Value& value) { return (memory_kinds_within(value.type()) & kTensorMemory) != 0; }
-
   static bool is_none(const Value& value) {
     const c10::IValue* constant = value.constant();
     return constant != nullptr && constant->isNone();
@@ -53,7 +51,7 @@ class Devices {
   }
 
   void set(Value& value, std::optional<c10::Device> device) {
-    if (may_hold_tensor(value)) {
+    if (may_hold_tensors(value.type())) {
       found_[&value] = device;
     }
   }
@@ -62,7 +60,7 @@ class Devices {
   std::optional<c10::Device> common_device(const Node& node) const {
     std::optional<c10::Device> common;
     for (const Value* input : node.inputs()) {
-      if (!may_hold_tensor(*input) || is_none(*input)) {
+      if (!may_hold_tensors(input->type()) || is_none(*input)) {
         continue;
       }
       const std::optional<c10::Device> device = device_of(*input);

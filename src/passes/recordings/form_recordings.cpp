@@ -4,6 +4,7 @@
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
 #include "analysis/nested_uses.h"
+#include "analysis/node_devices.h"
 #include "analysis/step_traits.h"
 #include "ir/differentiable.h"
 #include "ir/memory_types.h"

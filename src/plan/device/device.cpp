@@ -5,29 +5,43 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
+#include <iterator>
+#include <map>
+#include <mutex>
 
 namespace sconce {
 namespace {
 
-// The function that libsconce_cuda exports. Null, with the reason, for another version of the interface; so its signature
+// The library of a kind of device, which lies beside libsconce.so.
+struct DeviceLibrary {
+  c10::DeviceType type;
+  const char* name;  // in messages
+  const char* file;
+  const char* entry_point;
+  const char* built_where;
+};
+constexpr DeviceLibrary kLibraries[] = {
+    {c10::DeviceType::CUDA, "CUDA", "libsconce_cuda.so", "sconce_cuda_runtime", "CUDA's headers are found"}};
+
+// The function that such a library exports. Null, with the reason, for another version of the interface; so its signature
 // must not contain a type of the interface.
 using MakeRuntime = DeviceRuntime* (*)(int interface_version, std::string* reason);
-constexpr const char* kCudaLibrary = "libsconce_cuda.so";
-constexpr const char* kCudaEntryPoint = "sconce_cuda_runtime";
 
-Expected<DeviceRuntime*> load_cuda_runtime() {
+Expected<DeviceRuntime*> load_runtime(const DeviceLibrary& of_device) {
+  const std::string name = of_device.name;
   const std::string directory = directory_of_code(reinterpret_cast<const void*>(&find_device_runtime));
-  const std::string path = directory.empty() ? kCudaLibrary : directory + "/" + kCudaLibrary;
+  const std::string path = directory.empty() ? of_device.file : directory + "/" + of_device.file;
   const auto library = open_library(path);
   if (!library) {
-    return Refusal::because("sconce's CUDA library cannot be loaded (" + library.refusal().reason +
-                            "); it is built where CUDA's headers are found and lies beside libsconce.so");
+    return Refusal::because("sconce's " + name + " library cannot be loaded (" + library.refusal().reason +
+                            "); it is built where " + of_device.built_where + " and lies beside libsconce.so");
   }
-  const auto make = reinterpret_cast<MakeRuntime>(library->symbol(kCudaEntryPoint));
+  const auto make = reinterpret_cast<MakeRuntime>(library->symbol(of_device.entry_point));
   if (make == nullptr) {
-    return Refusal::because(path + " is not sconce's CUDA library: it has no " + kCudaEntryPoint);
+    return Refusal::because(path + " is not sconce's " + name + " library: it has no " + of_device.entry_point);
   }
   std::string reason;
   DeviceRuntime* runtime = make(kDeviceInterfaceVersion, &reason);
@@ -58,12 +72,20 @@ Expected<DeviceRuntime*> find_device_runtime(c10::DeviceType type) {
   if (DeviceRuntime* const runtime = in_place.load(); runtime != nullptr && runtime->type() == type) {
     return runtime;
   }
-  if (type != c10::DeviceType::CUDA) {
+  const auto known = std::find_if(std::begin(kLibraries), std::end(kLibraries),
+                                  [&](const DeviceLibrary& library) { return library.type == type; });
+  if (known == std::end(kLibraries)) {
     return Refusal::because("sconce has no back end for the device '" + c10::DeviceTypeName(type, /*lower_case=*/true) +
                             "'");
   }
-  static const Expected<DeviceRuntime*> cuda = load_cuda_runtime();
-  return cuda;
+  static std::mutex mutex;
+  static auto& loaded = *new std::map<c10::DeviceType, Expected<DeviceRuntime*>>();  // used until the process ends
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto found = loaded.find(type);
+  if (found == loaded.end()) {
+    found = loaded.emplace(type, load_runtime(*known)).first;
+  }
+  return found->second;
 }
 
 Expected<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,

@@ -21,8 +21,10 @@
 
 namespace sconce {
 
+class NestBackend;  // fusion/program/nest_backend.h
+
 // Increment when this file changes: both sides of the library boundary must agree on it.
-constexpr int kDeviceInterfaceVersion = 7;
+constexpr int kDeviceInterfaceVersion = 8;
 
 struct LaunchShape {
   std::array<uint32_t, 3> grid = {1, 1, 1};   // blocks
@@ -103,7 +105,8 @@ struct RecordedWork {
   bool operator==(const RecordedWork&) const = default;
 };
 
-// One kind of device. Functions that return void throw c10::Error with the driver's message if the driver fails. Streams are
+// One kind of device. A device that computes at once, on one stream, needs to say its type and how many there are; all else
+// has a default. Functions that return void throw c10::Error with the driver's message if the driver fails. Streams are
 // LibTorch's, so that operators and sconce's kernels share them. Thread-safe.
 class DeviceRuntime {
  public:
@@ -117,53 +120,63 @@ class DeviceRuntime {
 
   // Returns the number of usable devices. If it is 0, `why_unavailable` says why in one sentence, and only `compile` works.
   virtual int device_count() const = 0;
-  virtual const std::string& why_unavailable() const = 0;
-  virtual std::string name(c10::DeviceIndex device) const = 0;          // "NVIDIA H200"
-  virtual std::string architecture(c10::DeviceIndex device) const = 0;  // "sm_90", for `compile`
-  virtual DeviceLimits limits(c10::DeviceIndex device) const = 0;
+  virtual const std::string& why_unavailable() const;
+  virtual std::string name(c10::DeviceIndex device) const;              // "NVIDIA H200"
+  virtual size_t used_bytes(c10::DeviceIndex /*device*/) { return 0; }  // of the device's memory, by all processes
 
-  virtual size_t used_bytes(c10::DeviceIndex device) = 0;  // of the device's memory, by all processes
-  virtual void synchronize(c10::DeviceIndex device) = 0;
-  virtual c10::Stream current_stream(c10::DeviceIndex device) = 0;
-  virtual c10::Stream side_stream(c10::DeviceIndex device) = 0;  // from LibTorch's pool; never the default stream
+  // ---- streams: by default each device has its default stream alone, whose work is done when a call returns
+  virtual void synchronize(c10::DeviceIndex /*device*/) {}
+  virtual c10::Stream current_stream(c10::DeviceIndex device);
+  virtual c10::Stream side_stream(
+      c10::DeviceIndex device);  // from LibTorch's pool; never the default stream, if there are others
   // Returns a stream that nobody else has until it is given back. LibTorch gives a stream of its pool to several callers,
   // and a recording would take the work of the others.
-  virtual c10::Stream take_stream(c10::DeviceIndex device) = 0;
-  virtual void give_back(c10::Stream stream) = 0;
-  virtual c10::Stream exchange_current_stream(c10::Stream stream) = 0;  // of this thread; returns the previous one
+  virtual c10::Stream take_stream(c10::DeviceIndex device);
+  virtual void give_back(c10::Stream /*stream*/) {}
+  virtual c10::Stream exchange_current_stream(c10::Stream stream);  // of this thread; returns the previous one
   // `is_timed`: for `seconds_since`. Others are cheaper.
-  virtual std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device, bool is_timed) = 0;
+  virtual std::unique_ptr<DeviceEvent> make_event(c10::DeviceIndex device, bool is_timed);
 
+  // ---- kernels: by default there are none
+  // Returns what compiles and runs kernels in the device's own way; null if nothing does. Those of `is_blocking` are
+  // compiled before the first run, others in the background.
+  virtual std::shared_ptr<const NestBackend> make_nests(c10::DeviceIndex device, bool is_blocking);
+  // Returns whether `compile` takes text as fusion/cuda writes it: C++ for a grid of threads. Then sconce writes the
+  // kernels.
+  virtual bool compiles_text() const { return false; }
+  virtual std::string architecture(c10::DeviceIndex /*device*/) const { return {}; }  // "sm_90", for `compile`
+  virtual DeviceLimits limits(c10::DeviceIndex /*device*/) const { return {}; }
   // Compiles source text to machine code for an architecture; needs no device. Floating-point operations run as written: a
   // product and a sum are fused only by a call of `fma`. A refusal contains the compiler's log.
-  virtual Expected<std::string> compile(const std::string& text, const std::string& architecture) = 0;
-  virtual Expected<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code) = 0;
+  virtual Expected<std::string> compile(const std::string& text, const std::string& architecture);
+  virtual Expected<std::shared_ptr<DeviceModule>> load_module(c10::DeviceIndex device, const std::string& machine_code);
   // `arguments[i]` points to the value of the kernel's i-th parameter; read before the call returns.
   virtual void launch(const DeviceKernel& kernel, const LaunchShape& shape, c10::Stream stream,
-                      std::span<void* const> arguments) = 0;
+                      std::span<void* const> arguments);
 
-  // Returns the last work that was sent to the stream, if it is recorded and what comes next waits for nothing else.
-  virtual std::optional<RecordedWork> last_recorded(c10::Stream stream) = 0;
-  // Gives a launch in a recording another kernel, shape and arguments.
-  virtual void change_launch(const RecordedWork& launch, const DeviceKernel& kernel, const LaunchShape& shape,
-                             c10::DeviceIndex device, std::span<void* const> arguments) = 0;
-
-  // Copies bytes of the stream's device, as work of the stream.
-  virtual void copy(void* to, const void* from, size_t bytes, c10::Stream stream) = 0;
-  // Copies a few bytes of the host to the stream's device, as work of the stream. They are read before the call returns.
-  virtual void copy_from_host(void* to, const void* from, size_t bytes, c10::Stream stream) = 0;
-
-  // Returns the generator's state, and moves its offset on as an operator whose threads draw so many numbers each.
-  virtual RandomState draw(c10::DeviceIndex device, uint64_t numbers) = 0;
-  // Moves the offset back to that of the state, which `draw` has returned, unless something has drawn since.
-  virtual void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) = 0;
-
-  virtual std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) = 0;
+  // ---- recordings: by default the device records nothing
+  virtual bool records() const { return false; }
+  virtual std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device);
   // Returns whether somebody records the stream, or may do so.
-  virtual bool is_recording(c10::Stream stream) = 0;
+  virtual bool is_recording(c10::Stream /*stream*/) { return false; }
   // `stream` must not be the default stream, and no other recording may use `pool` at this moment.
   virtual Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
-                                                                      std::shared_ptr<RecordingPool> pool) = 0;
+                                                                      std::shared_ptr<RecordingPool> pool);
+  // Returns the last work that was sent to the stream, if it is recorded and what comes next waits for nothing else.
+  virtual std::optional<RecordedWork> last_recorded(c10::Stream /*stream*/) { return std::nullopt; }
+  // Gives a launch in a recording another kernel, shape and arguments.
+  virtual void change_launch(const RecordedWork& launch, const DeviceKernel& kernel, const LaunchShape& shape,
+                             c10::DeviceIndex device, std::span<void* const> arguments);
+  // Copies bytes of the stream's device, as work of the stream.
+  virtual void copy(void* to, const void* from, size_t bytes, c10::Stream stream);
+  // Copies a few bytes of the host to the stream's device, as work of the stream. They are read before the call returns.
+  virtual void copy_from_host(void* to, const void* from, size_t bytes, c10::Stream stream);
+
+  // ---- random numbers that kernels draw: by default none do
+  // Returns the generator's state, and moves its offset on as an operator whose threads draw so many numbers each.
+  virtual RandomState draw(c10::DeviceIndex device, uint64_t numbers);
+  // Moves the offset back to that of the state, which `draw` has returned, unless something has drawn since.
+  virtual void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers);
 
  private:
   const uint64_t id_;
@@ -172,6 +185,10 @@ class DeviceRuntime {
 // Returns the runtime of this kind of device, which is loaded at the first call. Refuses kinds without a library, and
 // libraries that cannot be loaded. A runtime without a usable device is not a refusal: see `device_count`.
 Expected<DeviceRuntime*> find_device_runtime(c10::DeviceType type);
+
+// Before anything is put on `device`: makes LibTorch ready for it (`load_cuda_early` for a CUDA device, nothing for others).
+// Throws c10::Error with one sentence, the reason, when there is no such device.
+void make_available(const c10::Device& device);
 
 // Takes the place of the runtime for its kind of device while it lives: one over a simulated driver, in tests. One at a
 // time.

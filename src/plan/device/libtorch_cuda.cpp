@@ -1,6 +1,7 @@
 #include "plan/device/libtorch_cuda.h"
 
 #include "base/shared_library.h"
+#include "plan/device/device.h"
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/util/Exception.h>

@@ -43,7 +43,7 @@ class OneKernelStep final : public GroupStep {
   bool run_after(Frame& frame, const KernelRunner& before, StepState& state_before) const override {
     const int64_t rows = state_before.kernel->rows();
     // Only the ordinary way, `run`, deals with numbers in memory, random numbers and version counters.
-    if (rows == 0 || frame.number_memory != nullptr || !group_.writes.empty() || draws_ ||
+    if (rows == 0 || KernelRunner::reads_numbers_in_memory(frame) || !group_.writes.empty() || draws_ ||
         runner_.leaves_to_operators(frame)) {
       return false;
     }

@@ -3,6 +3,7 @@
 
 #include "ir/graph.h"
 #include "plan/prepared/reused_results.h"
+#include "plan/recording_run.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -14,10 +15,11 @@
 
 namespace sconce {
 
-// The random numbers that kernels of a recording draw.
-struct RecordedDraws {
-  const uint64_t* state = nullptr;  // on the device: seed and offset of LibTorch's generator before a replay
-  uint64_t drawn = 0;               // what the kernels so far add to the offset
+// What the kernels of a plan may do.
+struct KernelLimits {
+  bool is_exact = false;           // results must have the operators' own bits
+  bool packs_weights = false;      // kernels may keep a copy of weights, in an order of their own (kernels/packed/)
+  bool pages_out_weights = false;  // constants of which kernels keep a copy may leave memory (PagedMemory)
 };
 
 // The arguments of a prepared operator, by their positions in the schema.
@@ -55,21 +57,16 @@ class KernelArguments {
   // While the run is recorded, where random numbers come from; null in other runs.
   RecordedDraws* draws() const { return draws_; }
   const Op& op() const { return *op_; }  // of a kernel that computes one operator
-  // Returns whether the result must have the operator's own bits.
-  bool is_exact() const { return is_exact_; }
-  // Returns whether the kernel may keep a copy of weights, in an order of its own.
-  bool packs_weights() const { return packs_weights_; }
-  // Returns whether constants that the kernel keeps a copy of may leave memory.
-  bool pages_out_weights() const { return pages_out_weights_; }
+  bool is_exact() const { return limits_.is_exact; }
+  bool packs_weights() const { return limits_.packs_weights; }
+  bool pages_out_weights() const { return limits_.pages_out_weights; }
   size_t size() const { return arguments_.size(); }
 
  private:
   friend class KernelRunner;
   c10::IValue& value_of(size_t position) { return values_[arguments_[position].first]; }
   const Op* op_ = nullptr;
-  bool is_exact_ = false;
-  bool packs_weights_ = false;
-  bool pages_out_weights_ = false;
+  KernelLimits limits_;
   std::vector<Argument> arguments_;
   std::vector<const at::Tensor*> tensors_;
   std::vector<void*> data_;

@@ -25,10 +25,10 @@ bool has_many_elements(const KernelArguments& arguments) {
 }  // namespace
 
 StepState& KernelRunner::state_of(Frame& frame) const {
-  std::unique_ptr<StepState>& state = frame.states[parts_.state];
+  std::shared_ptr<StepState>& state = frame.states[parts_.state];
   if (state == nullptr) {
     // The frame gets a whole state, or none: if there is no memory for the results, the next run makes it again.
-    auto made = std::make_unique<StepState>();
+    auto made = std::make_shared<StepState>();
     made->results.resize(parts_.results.size());
     state = std::move(made);
   }
@@ -75,9 +75,7 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   KernelArguments& arguments = state.arguments;
   arguments = KernelArguments();
   arguments.op_ = op;
-  arguments.is_exact_ = parts_.is_exact;
-  arguments.packs_weights_ = parts_.packs_weights;
-  arguments.pages_out_weights_ = parts_.pages_out_weights;
+  arguments.limits_ = parts_.limits;
   arguments.arguments_.resize(parts_.arguments);
   bool fits = true;
   for (size_t i = 0; i < parts_.operands.size(); ++i) {
@@ -189,7 +187,7 @@ void KernelRunner::run(Frame& frame, StepState& state) const {
   take_memory(frame, state);
   // Such memory is the recording's, and these arguments serve later runs, also after a run that raised.
   state.arguments.number_memory_.clear();
-  if (frame.number_memory != nullptr) [[unlikely]] {
+  if (reads_numbers_in_memory(frame)) [[unlikely]] {
     find_number_memory(frame, state.arguments);
   }
   state.kernel->run(state.arguments, state.results);
@@ -199,9 +197,9 @@ void KernelRunner::run(Frame& frame, StepState& state) const {
 void KernelRunner::find_number_memory(Frame& frame, KernelArguments& arguments) const {
   arguments.number_memory_.assign(parts_.arguments, nullptr);
   for (const PreparedOperand& operand : parts_.operands) {
-    const auto found = frame.number_memory->find(operand.box);
+    const auto found = frame.recording->number_memory.find(operand.box);
     if (operand.source == Source::kRunTime && operand.attribute == PreparedOperand::kNone &&
-        found != frame.number_memory->end()) {
+        found != frame.recording->number_memory.end()) {
       arguments.number_memory_[operand.position] = found->second;
     }
   }

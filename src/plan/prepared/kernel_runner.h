@@ -60,7 +60,12 @@ class KernelRunner {
     return !state.is_refused;
   }
   // Tells the kernel where random numbers of this run come from.
-  static void tell_draws(Frame& frame, StepState& state) { state.arguments.draws_ = frame.draws; }
+  static void tell_draws(Frame& frame, StepState& state) {
+    state.arguments.draws_ = frame.recording == nullptr ? nullptr : frame.recording->draws;
+  }
+  static bool reads_numbers_in_memory(const Frame& frame) {
+    return frame.recording != nullptr && !frame.recording->number_memory.empty();
+  }
   // Returns whether no kernel served the operands of the last run, or it could not run.
   bool is_refused(const Frame& frame) const {
     const StepState* state = frame.states[parts_.state].get();

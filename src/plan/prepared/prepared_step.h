@@ -59,10 +59,8 @@ struct KernelStepParts {
   bool is_view = false;            // the results are views of the first operand
   bool is_product = false;         // the kernel may keep weights
   c10::Device device = c10::kCPU;  // of all operands and results
-  bool is_exact = false;           // kernels whose results differ in the last bits are refused
-  bool packs_weights = false;      // kernels may keep weights in an order of their own
-  bool pages_out_weights = false;  // constants that kernels keep so leave memory
-  uint32_t state = 0;              // index of the step's state in a frame
+  KernelLimits limits;
+  uint32_t state = 0;  // index of the step's state in a frame
 };
 
 class GroupStep;

@@ -151,14 +151,11 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   torch::jit::Stack stack = form.operands.to_record(operands, always_copied_);
   const torch::jit::Stack recorded = stack;
   FrameLease lease(*node_.operators);
-  const FlatMap<Register, void*> number_memory = place_numbers(form);
+  RecordingRun run{.number_memory = place_numbers(form)};
   RecordedDraws draws = node_.draws ? form.numbers.draws() : RecordedDraws();
-  const auto leave_memory = c10::make_scope_exit([&] {
-    (*lease).number_memory = nullptr;
-    (*lease).draws = nullptr;
-  });
-  (*lease).number_memory = number_memory.empty() ? nullptr : &number_memory;
-  (*lease).draws = node_.draws ? &draws : nullptr;
+  run.draws = node_.draws ? &draws : nullptr;
+  const auto forget_run = c10::make_scope_exit([&] { (*lease).recording = nullptr; });
+  (*lease).recording = &run;
   frame.order(frame.current_stream(), frame.side_stream());
   auto recording =
       sconce::record(frame.runtime(), frame.side_stream(), pool_, [&] { run_plan(lease, stack, AutogradUse::kNone); });
@@ -168,7 +165,7 @@ Expected<void> RecordedRange::record(FrameRecordings& frame, Form& form, Operand
   if ((*lease).waits_for_kernels) {
     return Refusal::because("a kernel was still being compiled");
   }
-  if ((*lease).ran_nodes_of_group && !number_memory.empty()) {
+  if ((*lease).ran_nodes_of_group && !run.number_memory.empty()) {
     // An operator has read the number, so that it is part of the recording.
     has_numbers_in_memory_ = false;
     form.operands.keep_numbers(operands);

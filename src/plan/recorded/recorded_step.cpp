@@ -4,6 +4,7 @@
 #include "plan/run_plan.h"
 #include "plan/steps/call_step.h"
 
+#include <string>
 #include <utility>
 
 namespace sconce {
@@ -32,15 +33,26 @@ class RecordedStep final : public CallStep {
   const RecordedNode& parts() const { return parts_; }
 
  private:
-  // Returns null, and counts the reason, if there is no device.
+  std::string why_unrecorded(const Expected<DeviceRuntime*>& runtime) const {
+    if (!runtime) {
+      return runtime.refusal().reason;
+    }
+    if ((*runtime)->device_count() <= parts_.device.index()) {
+      return (*runtime)->why_unavailable();
+    }
+    return (*runtime)->records() ? std::string()
+                                 : "the device " + (*runtime)->name(parts_.device.index()) + " records nothing";
+  }
+
+  // Returns null, and counts the reason, if nothing records on the device.
   FrameRecordings* recordings_of(Frame& frame) const {
     if (frame.recordings == nullptr) {
       const auto runtime = find_device_runtime(parts_.device.type());
-      if (!runtime || (*runtime)->device_count() <= parts_.device.index()) {
-        parts_.counts->add_unrecorded(runtime ? (*runtime)->why_unavailable() : runtime.refusal().reason);
+      if (std::string why = why_unrecorded(runtime); !why.empty()) {
+        parts_.counts->add_unrecorded(why);
         return nullptr;
       }
-      frame.recordings = std::make_unique<FrameRecordings>(**runtime, parts_.device);
+      frame.recordings = std::make_shared<FrameRecordings>(**runtime, parts_.device);
     }
     return frame.recordings.get();
   }

@@ -236,17 +236,6 @@ Expected<StepPtr> make_call_step(const Node& node, Operands operands, Registers 
   }
 }
 
-bool is_call(const Node& node) {
-  switch (node.opcode()) {
-    case Opcode::kCallFunction:
-    case Opcode::kCallMethod:
-    case Opcode::kEnter:
-    case Opcode::kExit:
-    case Opcode::kFork:
-    case Opcode::kAwaitable:
-    case Opcode::kWait: return true;
-    default: return sorts_objects(node);
-  }
-}
+bool is_call(const Node& node) { return runs_user_code(node.opcode()) || sorts_objects(node); }
 
 }  // namespace sconce

@@ -1,5 +1,6 @@
 #include "analysis/effects.h"
 #include "analysis/memory/escapes.h"
+#include "base/plain_keys.h"
 #include "ir/refusal.h"
 #include "ir/schema_match.h"
 #include "plan/steps/call_step.h"
@@ -141,10 +142,15 @@ class RegistryStep final : public CallStep {
 bool has_kernel_below_autograd(const c10::OperatorHandle& op) {
   // Every loaded backend has a kernel for this operator.
   static const c10::OperatorHandle empty = c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty", "memory_format");
-  const auto runs_on = [&op](c10::DispatchKey backend) {
-    return op.hasComputedKernelForDispatchKey(backend) || !empty.hasComputedKernelForDispatchKey(backend);
-  };
-  return runs_on(c10::DispatchKey::CPU) && runs_on(c10::DispatchKey::CUDA);
+  for (size_t i = 0; i < kPlainKeys.by_backend.size(); ++i) {
+    const auto backend =
+        c10::toRuntimePerBackendFunctionalityKey(c10::DispatchKey::Dense, static_cast<c10::BackendComponent>(i));
+    if (!kPlainKeys.by_backend[i].empty() && empty.hasComputedKernelForDispatchKey(backend) &&
+        !op.hasComputedKernelForDispatchKey(backend)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // Returns whether the operator is a function of other operators. Such a function may ask a tensor whether it requires a
