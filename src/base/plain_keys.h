@@ -4,17 +4,21 @@
 #include <c10/core/DeviceType.h>
 #include <c10/core/DispatchKeySet.h>
 
+#include <array>
+
 namespace sconce {
 
+// All keys of a dense tensor that is nothing but a tensor; none where tensors have no memory.
+struct PlainKeys {
+  PlainKeys();
+  std::array<c10::DispatchKeySet, static_cast<size_t>(c10::BackendComponent::EndOfBackendKeys) + 1> by_backend;
+  std::array<c10::DispatchKeySet, c10::COMPILE_TIME_MAX_DEVICE_TYPES> by_device;
+};
+inline const PlainKeys kPlainKeys;
+
 // Returns the keys that a dense tensor of this kind of device may have if it is nothing but a tensor (rule R10). Returns
-// none for kinds of devices that have no kernels.
-inline c10::DispatchKeySet plain_keys(c10::DeviceType type) {
-  constexpr c10::DispatchKeySet kCpu({c10::DispatchKey::CPU, c10::DispatchKey::ADInplaceOrView,
-                                      c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutocastCPU});
-  constexpr c10::DispatchKeySet kCuda({c10::DispatchKey::CUDA, c10::DispatchKey::ADInplaceOrView,
-                                       c10::DispatchKey::AutogradCUDA, c10::DispatchKey::AutocastCUDA});
-  return type == c10::kCPU ? kCpu : type == c10::kCUDA ? kCuda : c10::DispatchKeySet();
-}
+// none for kinds of devices whose tensors have no memory.
+inline c10::DispatchKeySet plain_keys(c10::DeviceType type) { return kPlainKeys.by_device[static_cast<size_t>(type)]; }
 
 // Returns whether the keys are those of a plain tensor of this kind of device.
 inline bool are_plain(c10::DispatchKeySet keys, c10::DeviceType type) {

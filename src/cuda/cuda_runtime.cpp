@@ -146,6 +146,7 @@ class CudaRuntime final : public DeviceRuntime {
     return std::make_unique<CudaEvent>(*driver_, *bridge_, context(device), is_timed);
   }
 
+  bool compiles_text() const override { return true; }
   Expected<std::string> compile(const std::string& text, const std::string& architecture) override {
     std::call_once(nvrtc_once_, [&] { nvrtc_ = open_nvrtc(nvrtc_places_); });
     if (!*nvrtc_) {
@@ -202,6 +203,7 @@ class CudaRuntime final : public DeviceRuntime {
     bridge_of(device).put_back(device, state, numbers);
   }
 
+  bool records() const override { return true; }
   std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
     return std::make_shared<CudaPool>(bridge_of(device), device);
   }

@@ -8,7 +8,7 @@
 #include "kernels/packed/packed_weights.h"
 #include "load/load_module.h"
 #include "passes/freeze/freeze.h"
-#include "plan/device/libtorch_cuda.h"
+#include "plan/device/device.h"
 
 #include <torch/csrc/jit/api/module.h>
 

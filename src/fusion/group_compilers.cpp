@@ -14,7 +14,7 @@ namespace {
 
 class KernelsOfGroups final : public GroupCompiler {
  public:
-  explicit KernelsOfGroups(std::unique_ptr<NestBackend> backend) : backend_(std::move(backend)) {}
+  explicit KernelsOfGroups(std::shared_ptr<const NestBackend> backend) : backend_(std::move(backend)) {}
   c10::Device device() const override { return backend_->device(); }
   bool may_take_rows(const NodeGroup& group) const override { return device().is_cpu() && sconce::may_take_rows(group); }
   KernelPtr make_kernel(const NodeGroup& group) const override {
@@ -24,7 +24,7 @@ class KernelsOfGroups final : public GroupCompiler {
   }
 
  private:
-  const std::unique_ptr<NestBackend> backend_;
+  const std::shared_ptr<const NestBackend> backend_;
 };
 
 }  // namespace
@@ -41,7 +41,7 @@ const GroupCompiler& blocking_kernels() {
   return compiler;
 }
 
-std::unique_ptr<GroupCompiler> make_kernels(std::unique_ptr<NestBackend> backend) {
+std::unique_ptr<GroupCompiler> make_kernels(std::shared_ptr<const NestBackend> backend) {
   return std::make_unique<KernelsOfGroups>(std::move(backend));
 }
 

@@ -3,11 +3,13 @@
 #include "fusion/cuda/cuda_nests.h"
 #include "fusion/group_compilers.h"
 #include "fusion/program/kernel_width.h"
+#include "fusion/program/nest_backend.h"
 
 #include <map>
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -26,11 +28,16 @@ class DeviceCompilers {
     return kernels_locked(runtime);
   }
 
+  // Returns null for a device without kernels.
   const GroupCompiler* find(DeviceRuntime& runtime, c10::DeviceIndex device, bool is_blocking) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::unique_ptr<GroupCompiler>& compiler = compilers_[{runtime.id(), device, is_blocking}];
     if (compiler == nullptr) {
-      compiler = make_kernels(make_cuda_nests(kernels_locked(runtime), device, is_blocking));
+      std::shared_ptr<const NestBackend> nests = runtime.make_nests(device, is_blocking);
+      if (nests == nullptr && runtime.compiles_text()) {
+        nests = make_cuda_nests(kernels_locked(runtime), device, is_blocking);
+      }
+      compiler = nests == nullptr ? nullptr : make_kernels(std::move(nests));
     }
     return compiler.get();
   }
@@ -66,7 +73,11 @@ Expected<const GroupCompiler*> kernels_on(c10::Device device, bool is_blocking) 
     const std::string& why = (*runtime)->why_unavailable();
     return Refusal::because("there is no device " + device.str() + (why.empty() ? "" : ": " + why));
   }
-  return DeviceCompilers::of_process().find(**runtime, device.index(), is_blocking);
+  const GroupCompiler* const compiler = DeviceCompilers::of_process().find(**runtime, device.index(), is_blocking);
+  if (compiler == nullptr) {
+    return Refusal::because("sconce has no kernels for the device " + (*runtime)->name(device.index()));
+  }
+  return compiler;
 }
 
 DeviceKernelCache& device_kernels(DeviceRuntime& runtime) { return DeviceCompilers::of_process().kernels(runtime); }

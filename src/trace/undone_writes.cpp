@@ -3,6 +3,7 @@
 #include "base/cpu_generator.h"
 
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
@@ -16,7 +17,8 @@ UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) {
   add_generator(cpu_generator());
   for (const at::Tensor& tensor : tensors) {
     const auto is_of_device = [&](const auto& each) { return each.first.device() == tensor.device(); };
-    if (tensor.defined() && tensor.is_cuda() && std::none_of(generators_.begin(), generators_.end(), is_of_device)) {
+    if (tensor.defined() && at::accelerator::isAccelerator(tensor.device().type()) &&
+        std::none_of(generators_.begin(), generators_.end(), is_of_device)) {
       add_generator(at::globalContext().defaultGenerator(tensor.device()));
     }
     // No operator writes a tensor of which elements share memory.

@@ -166,7 +166,7 @@ class StandIns {
 }  // namespace
 
 at::Tensor tensor_over(c10::Storage storage, const at::Tensor& form) {
-  const auto key = storage.device_type() == c10::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+  const c10::DispatchKey key = c10::computeDispatchKey(std::nullopt, std::nullopt, storage.device());
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), form.dtype());
   c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(form.sizes(), form.strides(), form.storage_offset());

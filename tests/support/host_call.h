@@ -1,4 +1,4 @@
-// Calls of operators on CUDA tensors that the CPU's kernels run, in a process without CUDA.
+// Calls of operators on a device's tensors that the CPU's kernels run, in a process without the device.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>

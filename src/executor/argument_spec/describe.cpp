@@ -45,12 +45,12 @@ std::string describe_state(std::span<const uint64_t> words) {
   if (const auto dtype = static_cast<c10::ScalarType>(kDefaultDtype.of(word)); dtype != c10::kFloat) {
     text += std::string(", default dtype ") + c10::toString(dtype);
   }
-  for (const auto& [field, device] : {std::pair(kAutocastDtype, ""), std::pair(kCudaAutocastDtype, " on CUDA")}) {
+  for (const auto& [field, device] : {std::pair(kAutocastDtype, ""), std::pair(kDeviceAutocastDtype, " on the device")}) {
     if (const uint64_t dtype = field.of(word); dtype != 0) {
       text += std::string(", autocast to ") + c10::toString(static_cast<c10::ScalarType>(dtype - 1)) + device;
     }
   }
-  const bool casts = kAutocastDtype.of(word) != 0 || kCudaAutocastDtype.of(word) != 0;
+  const bool casts = kAutocastDtype.of(word) != 0 || kDeviceAutocastDtype.of(word) != 0;
   text += casts && kAutocastCache.of(word) == 0 ? " without its cache" : "";
   // c10::InferenceMode changes both sets.
   uint64_t included = c10::default_included_set.raw_repr();

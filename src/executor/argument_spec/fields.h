@@ -103,7 +103,7 @@ constexpr std::array kStateFields = {
     Field{"autocast cache", 4, 1, "1 where autocast is on and keeps what it casts"},
     Field{"default dtype", 8, 8, "a c10::ScalarType"},
     Field{"autocast dtype", 16, 8, "that of the CPU, one above the c10::ScalarType; 0 where autocast is off"},
-    Field{"CUDA autocast dtype", 24, 8, "that of CUDA devices, likewise"},
+    Field{"device autocast dtype", 24, 8, "that of devices other than the CPU, likewise"},
 };
 constexpr Field kGradMode = kStateFields[0];
 constexpr Field kInferenceMode = kStateFields[1];
@@ -112,7 +112,7 @@ constexpr Field kWarnOnly = kStateFields[3];
 constexpr Field kAutocastCache = kStateFields[4];
 constexpr Field kDefaultDtype = kStateFields[5];
 constexpr Field kAutocastDtype = kStateFields[6];
-constexpr Field kCudaAutocastDtype = kStateFields[7];
+constexpr Field kDeviceAutocastDtype = kStateFields[7];
 constexpr size_t kStateWords = 3;
 
 template <size_t kCount>

@@ -1,6 +1,7 @@
 #include "executor/argument_spec/writer.h"
 
 #include "base/autocast.h"
+#include "base/plain_keys.h"
 #include "base/storage_of.h"
 
 #include <ATen/Context.h>
@@ -22,15 +23,6 @@ using namespace spec_words;
 
 namespace {
 
-c10::DispatchKeySet plain_keys(c10::DispatchKey backend_key) {
-  const c10::DispatchKeySet backend(backend_key);
-  const c10::BackendComponent component = backend.highestBackendKey();
-  return backend | c10::inplace_or_view_ks | c10::getAutogradRelatedKeySetFromBackend(component) |
-         c10::getAutocastRelatedKeySetFromBackend(component);
-}
-
-const c10::DispatchKeySet kPlainCudaKeys = plain_keys(c10::DispatchKey::CUDA);
-
 uint64_t device_bits(c10::Device device) {
   return kDeviceType.with(static_cast<uint64_t>(device.type())) |
          kDeviceIndex.with(static_cast<uint8_t>(device.index() + 1));
@@ -51,12 +43,15 @@ StrideClass stride_class_of(uint64_t flags) {
 
 // Returns the dtypes to which autocast casts, where it is on, and whether it keeps what it casts.
 [[gnu::noinline]] uint64_t autocast_bits() {
-  const auto dtype_above = [](at::DeviceType device) {
-    return at::autocast::is_autocast_enabled(device) ? static_cast<uint64_t>(at::autocast::get_autocast_dtype(device)) + 1
-                                                     : 0;
-  };
-  const uint64_t dtypes = kAutocastDtype.with(dtype_above(at::kCPU)) | kCudaAutocastDtype.with(dtype_above(at::kCUDA));
-  return dtypes | kAutocastCache.with(static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()));
+  uint64_t on_cpu = 0;
+  uint64_t on_device = 0;  // a process has one kind of device beside the CPU
+  for (const at::DeviceType device : at::autocast::_AUTOCAST_SUPPORTED_DEVICES) {
+    if (at::autocast::is_autocast_enabled(device)) {
+      (device == at::kCPU ? on_cpu : on_device) = static_cast<uint64_t>(at::autocast::get_autocast_dtype(device)) + 1;
+    }
+  }
+  return kAutocastDtype.with(on_cpu) | kDeviceAutocastDtype.with(on_device) |
+         kAutocastCache.with(static_cast<uint64_t>(at::autocast::is_autocast_cache_enabled()));
 }
 
 // Writes the state of the process and the thread that plans rely on.
@@ -91,13 +86,13 @@ bool is_scalar_type(const c10::Type& type) {
 
 }  // namespace
 
-const c10::DispatchKeySet kPlainCpuKeys = plain_keys(c10::DispatchKey::CPU);
+const c10::DispatchKeySet kPlainCpuKeys = plain_keys(c10::kCPU);
 
 bool are_plain_keys(c10::DispatchKeySet keys) {
   // Inference tensors lack autograd's keys.
   constexpr c10::DispatchKeySet kAutograd = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
-  return keys == kPlainCpuKeys || keys == kPlainCudaKeys || keys == (kPlainCpuKeys - kAutograd) ||
-         keys == (kPlainCudaKeys - kAutograd);
+  const c10::DispatchKeySet plain = kPlainKeys.by_backend[static_cast<size_t>(keys.highestBackendKey())];
+  return !keys.empty() && (keys == plain || keys == (plain - kAutograd));
 }
 
 bool is_exotic(const c10::TensorImpl& tensor) {

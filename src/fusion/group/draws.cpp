@@ -22,7 +22,7 @@ bool may_draw_by_kernel(const Node& node) {
   }
   const TensorFacts* facts = node.input(0)->facts();
   const c10::IValue* p = node.input(1)->constant();
-  return facts != nullptr && facts->device && facts->device->is_cuda() && draws(node) && p != nullptr && p->isDouble() &&
+  return facts != nullptr && facts->device && !facts->device->is_cpu() && draws(node) && p != nullptr && p->isDouble() &&
          p->toDouble() >= 0 && p->toDouble() < 1;
 }
 

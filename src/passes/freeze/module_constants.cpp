@@ -1,6 +1,7 @@
 #include "passes/freeze/module_constants.h"
 
 #include "analysis/memory/escapes.h"
+#include "base/plain_keys.h"
 #include "ir/constant_operands.h"
 #include "ir/refusal.h"
 #include "passes/freeze/module_code.h"
@@ -21,12 +22,7 @@ namespace {
 
 // Returns whether the tensor is plain, so that a plan need not check it in each call (rule R10).
 bool is_ordinary(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != c10::kStrided || !(tensor.is_cpu() || tensor.is_cuda())) {
-    return false;
-  }
-  const c10::DispatchKeySet keys =
-      tensor.key_set() - c10::autograd_dispatch_keyset_with_ADInplaceOrView - c10::autocast_dispatch_keyset;
-  return keys == c10::DispatchKeySet(tensor.is_cuda() ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU) &&
+  return tensor.defined() && tensor.layout() == c10::kStrided && are_plain(tensor.key_set(), tensor.device().type()) &&
          !tensor._fw_grad(0).defined() && !tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 

@@ -63,7 +63,7 @@ class Peephole {
       case aten::type_as: return cast_to_known_dtype(node);
       case aten::sum_to_size: return sum_to_own_size(node);
       case aten::dropout: {
-        Value* masked = dropout_on_gpu(node);
+        Value* masked = dropout_on_device(node);
         return masked != nullptr ? masked : dropout_of_nothing(node);
       }
       case aten::feature_dropout:
@@ -354,15 +354,15 @@ class Peephole {
 
   // ---- dropout ------------------------------------------------------------------------------------------------------
 
-  // What LibTorch calls on a GPU: dropout(x, p, True) becomes the first result of native_dropout(x, p, True), which
-  // recordings can hold. Of no elements, dropout returns its operand itself, which is not observable if the result is only
-  // read.
-  Value* dropout_on_gpu(Node& node) {
+  // What LibTorch calls on devices other than the CPU: dropout(x, p, True) becomes the first result of native_dropout(x, p,
+  // True), which recordings can hold. Of no elements, dropout returns its operand itself, which is not observable if the
+  // result is only read.
+  Value* dropout_on_device(Node& node) {
     const TensorFacts* facts = lasting_facts(*node.input(0));
     const auto* p = node.input(1)->constant();
     const bool drops = p != nullptr && p->isDouble() && p->toDouble() > 0 && p->toDouble() < 1 &&
                        constant_bool(*node.input(2)) == true && !node.op().runs_under_autocast;
-    if (!drops || facts == nullptr || !facts->device || !facts->device->is_cuda()) {
+    if (!drops || facts == nullptr || !facts->device || facts->device->is_cpu() || facts->device->is_meta()) {
       return nullptr;
     }
     const bool has_elements = facts->sizes && std::all_of(facts->sizes->begin(), facts->sizes->end(),

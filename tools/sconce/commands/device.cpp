@@ -1,7 +1,7 @@
 #include "tools/sconce/commands/device.h"
 
 #include "base/exception_message.h"
-#include "plan/device/libtorch_cuda.h"
+#include "plan/device/device.h"
 #include "tools/sconce/report/errors.h"
 
 #include <c10/util/Exception.h>
