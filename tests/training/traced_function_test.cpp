@@ -3,7 +3,7 @@
 
 #include "tests/support/autocast_region.h"
 #include "tests/support/cuda_on_host.h"
-#include "tests/trace/same_calls.h"
+#include "tests/training/same_calls.h"
 
 #include "trace/trace_key.h"
 
@@ -18,13 +18,8 @@
 #include <optional>
 #include <set>
 
-namespace sconce {
+namespace sconce::tests {
 namespace {
-
-using tests::expect_same;
-using tests::Function;
-using tests::leaf;
-using tests::Tensors;
 
 void expect_planned(const TracedFunction& traced) {
   for (const TraceExplanation::Trace& each : traced.explain().traces) {
@@ -249,4 +244,4 @@ TEST(Trace, OfAFunctionUnderCudaAutocastServesNoOtherCall) {
 }
 
 }  // namespace
-}  // namespace sconce
+}  // namespace sconce::tests

@@ -1,4 +1,4 @@
-#include "tests/trace/same_calls.h"
+#include "tests/training/same_calls.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
