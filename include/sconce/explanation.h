@@ -31,7 +31,7 @@ enum class NotPrepared : uint8_t {
   kSeveralResults,     // the operator returns several values
   kListArgument,       // an argument is a list of tensors that is not made right before the operator, for it alone
   kListResult,         // the operator returns a list of tensors that is not unpacked right after it
-  kArgument,           // an argument is an object, a tuple or an optional tensor, or its number varies
+  kArgument,           // an argument is an object, a tuple or a list of optional tensors, or their number varies
   kViewEscapes,        // the result is a view that may be held after the run, or whose sizes may be changed
   kViewBesideWrite,    // the result is a view, and an operator writes memory that it may share
   kViewWithGradients,  // the result is a view, and single steps of the plan may record gradients
@@ -39,6 +39,9 @@ enum class NotPrepared : uint8_t {
   // Found in a run:
   kOperandKind,   // an operand was no dense tensor on the plan's device, or a number of another type
   kOperandForm,   // the kernel does not support these sizes, strides or dtypes, or Options::exact excludes it
+  kRounds,        // the compiled kernel may round otherwise than the operators, which Options::exact excludes
+  kFastEnough,    // LibTorch's operators compute these operands as fast as a compiled kernel
+  kNoCode,        // the compiler of kernels refused the code
   kGaveUp,        // the operands changed in every run, so that preparing was no use
   kRequiresGrad,  // an operand required a gradient, or a profiler or autocast was switched on in the run
   // Of all steps of a run:

@@ -75,7 +75,7 @@ class Options {
   Options& intra_op_threads(int threads);
   int intra_op_threads() const { return intra_op_threads_; }
 
-  // Limits the plans that one method keeps. The least recently used plan is dropped first. Throws c10::Error for 0.
+  // Limits the plans that one method keeps. A plan that no call has used for long is dropped first. Throws c10::Error for 0.
   Options& plan_cache_capacity(size_t plans);
   size_t plan_cache_capacity() const { return plan_cache_capacity_; }
 

@@ -17,6 +17,9 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kOperandKind:
       return "an operand was no dense tensor on the plan's device, or a number of another type";
     case NotPrepared::kOperandForm: return "its kernel does not support these sizes, strides or dtypes";
+    case NotPrepared::kRounds: return "its compiled kernel may round otherwise";
+    case NotPrepared::kFastEnough: return "LibTorch computes these operands as fast as a compiled kernel";
+    case NotPrepared::kNoCode: return "the compiler of kernels refused its code";
     case NotPrepared::kGaveUp: return "its operands changed in every run, so preparing gained nothing";
     case NotPrepared::kGradients: return "a call recorded gradients or had a sparse, quantized or wrapped argument";
     case NotPrepared::kObserved: return "in a run, a profiler or autocast had to see single operators";
@@ -39,7 +42,10 @@ const char* remedy_for(NotPrepared reason) {
     case NotPrepared::kOperandKind: return "make it a dense, strided tensor of the model's device";
     case NotPrepared::kOperandForm:
       return "compute in one floating dtype, on dense tensors, and reduce rows of at most 65,536 elements "
-             "(docs/kernels.md); none for a copy or one function of a large tensor, which LibTorch computes as fast";
+             "(docs/kernels.md)";
+    case NotPrepared::kRounds: return "leave Options::exact off where the operators' own bits are not needed";
+    case NotPrepared::kFastEnough: return "none";
+    case NotPrepared::kNoCode: return "none; `sconce dump --format kernel` shows the code and the compiler's words";
     case NotPrepared::kGaveUp: return "none: views whose sizes differ in each call are faster unprepared";
     case NotPrepared::kGradients:
       return "call under c10::NoGradGuard or c10::InferenceMode, on the command line with --no-grad";

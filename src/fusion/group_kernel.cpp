@@ -49,6 +49,7 @@ class GroupKernel final : public PreparedKernel {
 
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const auto shapes = backend_.has_kernels() ? GroupShapes::of(group_, arguments) : std::nullopt;
+    why_not_ = NotPrepared::kOperandForm;
     if (!shapes) {
       return false;
     }
@@ -111,6 +112,12 @@ class GroupKernel final : public PreparedKernel {
            (!asks_for_addresses_ || serve_addresses(arguments)) &&
            std::all_of(bound_.begin(), bound_.end(),
                        [&](const BoundNumber& bound) { return fits_dtype(arguments.value(bound.position), bound.dtype); });
+  }
+
+  NotPrepared why_not() const override {
+    const bool has_no_code = std::any_of(nests_.begin(), nests_.end(),
+                                         [](const Nest& nest) { return nest.code && !nest.code->refusal().empty(); });
+    return has_no_code ? NotPrepared::kNoCode : why_not_;
   }
 
   bool is_being_compiled() const override {
@@ -196,6 +203,7 @@ class GroupKernel final : public PreparedKernel {
       nest.program.outputs.push_back({element->type, element->id, is_of_row ? Access::kOne : Access::kElements});
     }
     if (arguments.is_exact() && writer.builder().may_round()) {
+      why_not_ = NotPrepared::kRounds;
       return false;
     }
     if (!backend_.accepts(writer.builder())) {
@@ -217,7 +225,7 @@ class GroupKernel final : public PreparedKernel {
   }
 
   // Plans the loops, and how the program steps through its inputs.
-  bool plan_loops(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) const {
+  bool plan_loops(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) {
     std::vector<IterationOperand> tensors;
     nest.first.clear();
     for (const NestOperand& operand : nest.operands) {
@@ -244,7 +252,8 @@ class GroupKernel final : public PreparedKernel {
         return false;
       }
     }
-    if (!backend_.accepts(nest.program, *iteration, nest.space.reduced_dims.any())) {
+    if (const auto why_not = backend_.why_not(nest.program, *iteration, nest.space.reduced_dims.any())) {
+      why_not_ = *why_not;
       return false;
     }
     nest.program.order = iteration->order;
@@ -369,7 +378,8 @@ class GroupKernel final : public PreparedKernel {
   std::vector<Type> types_;
   std::vector<BoundNumber> bound_;
   bool is_flat_ = false;
-  mutable bool is_compiled_ = false;  // until the next preparation
+  NotPrepared why_not_ = NotPrepared::kOperandForm;  // the operands of the last preparation
+  mutable bool is_compiled_ = false;                 // until the next preparation
   bool asks_for_addresses_ = false;
   // For which programs were written; undefined if none depends on it.
   c10::ScalarType default_dtype_ = c10::ScalarType::Undefined;

@@ -122,8 +122,7 @@ TEST_F(Devices, NeedNoKernels) {
     }
   }
   EXPECT_EQ(runtime.kernels_run(), 0U);
-  EXPECT_THAT(refusals_of(on_toy.method("forward").explain()),
-              HasSubstr("sconce has no kernels for the device toy:0"));
+  EXPECT_THAT(refusals_of(on_toy.method("forward").explain()), HasSubstr("sconce has no kernels for the device toy:0"));
 }
 
 TEST_F(Devices, NeedNoLibraryOfSconce) {

@@ -62,8 +62,9 @@ class ToyNests final : public NestBackend {
   c10::Device device() const override { return kToy; }
   bool has_kernels() const override { return true; }
   bool accepts(const ProgramBuilder& /*builder*/) const override { return true; }
-  bool accepts(const KernelProgram& /*program*/, const Iteration& /*iteration*/, bool /*reduces_rows*/) const override {
-    return true;
+  std::optional<NotPrepared> why_not(const KernelProgram& /*program*/, const Iteration& /*iteration*/,
+                                     bool /*reduces_rows*/) const override {
+    return std::nullopt;
   }
   bool accepts_any_length(const KernelProgram& /*program*/) const override { return true; }
   std::unique_ptr<NestCode> make(const KernelProgram& program, bool /*reduces_rows*/, bool /*writes*/,

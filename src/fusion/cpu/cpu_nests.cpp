@@ -148,9 +148,13 @@ class CpuNests final : public NestBackend {
   bool accepts(const ProgramBuilder& builder) const override {
     return (lanes_ != kGenericLanes || !builder.calls_functions()) && !builder.has_type(at::kHalf);
   }
-  bool accepts(const KernelProgram& program, const Iteration& iteration, bool reduces_rows) const override {
-    return !(reduces_rows && is_imprecise(iteration)) &&
-           !(is_selective_ && is_faster_by_libtorch(program, iteration, lanes_));
+  std::optional<NotPrepared> why_not(const KernelProgram& program, const Iteration& iteration,
+                                     bool reduces_rows) const override {
+    if (reduces_rows && is_imprecise(iteration)) {
+      return NotPrepared::kOperandForm;
+    }
+    return is_selective_ && is_faster_by_libtorch(program, iteration, lanes_) ? std::optional(NotPrepared::kFastEnough)
+                                                                              : std::nullopt;
   }
   bool accepts_any_length(const KernelProgram& program) const override {
     return !(is_selective_ && is_copy_or_function(program));

@@ -215,6 +215,8 @@ std::string LlvmWriter::compare(MachineOp op, c10::ScalarType type, const std::s
   return binary(std::string("icmp ") + (is_unsigned ? kUnsigned : kSigned)[which], element, a, b);
 }
 
+// A NaN of either operand is the result. Comparisons with a NaN are false: one in `b` is taken where `a` is not, and one in
+// `a` is asked for.
 std::string LlvmWriter::extremum(bool is_max, c10::ScalarType type, const std::string& a, const std::string& b) {
   const std::string element = register_type(type);
   std::string takes_a = compare(is_max ? MachineOp::kGreater : MachineOp::kLess, type, a, b);

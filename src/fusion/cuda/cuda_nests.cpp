@@ -166,14 +166,14 @@ class CudaNests final : public NestBackend {
   bool has_kernels() const override { return target_.limits.warp_threads == kThreadsOfWarp; }
   bool accepts(const ProgramBuilder& /*builder*/) const override { return true; }
   // Where few blocks would read a lot, LibTorch's kernels are faster, and more precise: they share a sum among blocks.
-  bool accepts(const KernelProgram& program, const Iteration& iteration, bool reduces_rows) const override {
+  std::optional<NotPrepared> why_not(const KernelProgram& program, const Iteration& iteration,
+                                     bool reduces_rows) const override {
     const bool only_reductions =
         reduces_rows && std::all_of(program.outputs.begin(), program.outputs.end(),
                                     [](const auto& output) { return output.access == Access::kOne; });
-    if (!only_reductions || iteration.elements() <= kElementsOfShortReduction) {
-      return true;
-    }
-    return blocks_of_reductions(iteration) >= static_cast<int64_t>(target_.limits.multiprocessors);
+    const bool is_taken = !only_reductions || iteration.elements() <= kElementsOfShortReduction ||
+                          blocks_of_reductions(iteration) >= static_cast<int64_t>(target_.limits.multiprocessors);
+    return is_taken ? std::nullopt : std::optional(NotPrepared::kFastEnough);
   }
   bool accepts_any_length(const KernelProgram& /*program*/) const override { return false; }
   std::unique_ptr<NestCode> make(const KernelProgram& program, bool /*reduces_rows*/, bool writes,

@@ -5,11 +5,14 @@
 #include "fusion/program/kernel_program.h"
 #include "plan/prepared/group.h"
 
+#include <sconce/explanation.h>
+
 #include <c10/core/Device.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -51,14 +54,16 @@ class NestCode {
   virtual void run(const KernelCallArguments& arguments) const = 0;
 };
 
-// Each function that returns a bool says whether the backend computes as LibTorch does, and no slower.
+// What the backend accepts it computes as LibTorch does, and no slower.
 class NestBackend {
  public:
   virtual ~NestBackend() = default;
   virtual c10::Device device() const = 0;
   virtual bool has_kernels() const = 0;
   virtual bool accepts(const ProgramBuilder& builder) const = 0;
-  virtual bool accepts(const KernelProgram& program, const Iteration& iteration, bool reduces_rows) const = 0;
+  // Returns why the backend leaves the loops to the operators; nothing if it takes them.
+  virtual std::optional<NotPrepared> why_not(const KernelProgram& program, const Iteration& iteration,
+                                             bool reduces_rows) const = 0;
   // Asks whether one kernel is good for rows of any length.
   virtual bool accepts_any_length(const KernelProgram& program) const = 0;
   // `writes`: the kernel writes operands in place. `group` names what it computes.

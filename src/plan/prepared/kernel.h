@@ -132,6 +132,8 @@ class PreparedKernel {
   virtual bool reads_tensors() const { return false; }
   // Returns whether the kernel, which cannot run, is still being compiled.
   virtual bool is_being_compiled() const { return false; }
+  // Why `prepare` has refused the operands, or `can_run` refuses every run.
+  virtual NotPrepared why_not() const { return NotPrepared::kOperandForm; }
 
   // ---- a matrix product, and element-wise work on its result, part by part (prepared_step.h)
   // Returns how many rows the result has, of which `run_by_rows` completes some before others. They lie one after the other,

@@ -97,7 +97,9 @@ bool KernelRunner::prepare_again(StepState& state) const {
 void KernelRunner::prepare(StepState& state, KernelPtr kernel) const {
   state.kernel.reset();
   state.is_refused = !kernel->prepare(state.arguments, state.results);
-  if (!state.is_refused) {
+  if (state.is_refused) {
+    state.why_not = kernel->why_not();
+  } else {
     state.kernel = std::move(kernel);
   }
 }
@@ -121,7 +123,7 @@ void KernelRunner::finish_preparing(Frame& frame, StepState& state) const {
 // Counts why the ordinary steps serve the operands that were recorded last.
 void KernelRunner::report_refusals(Frame& frame, const StepState& state) const {
   if (state.is_refused) {
-    frame.report_refusal(parts_.state, state.is_ready ? NotPrepared::kOperandForm : NotPrepared::kOperandKind);
+    frame.report_refusal(parts_.state, state.is_ready ? state.why_not : NotPrepared::kOperandKind);
   }
   if (state.misfits >= StepState::kMaxMisfits) {
     frame.report_refusal(parts_.state, NotPrepared::kGaveUp);

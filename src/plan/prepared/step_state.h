@@ -31,9 +31,10 @@ struct KnownOperand {
 
 // A kernel, and the operands that it was prepared for.
 struct PreparedForm {
-  bool is_ready = false;    // the kernel is prepared, or refused, for the operands below
-  bool is_refused = false;  // the ordinary steps serve these operands
-  bool is_flat = false;     // the kernel serves operands of other sizes, too
+  bool is_ready = false;                            // the kernel is prepared, or refused, for the operands below
+  bool is_refused = false;                          // the ordinary steps serve these operands
+  NotPrepared why_not = NotPrepared::kOperandForm;  // of a kernel that was refused
+  bool is_flat = false;                             // the kernel serves operands of other sizes, too
   bool reads_tensors = false;
   bool may_wait = false;  // the kernel says in each run whether it can run
   bool waits = false;     // it could not in the last run

@@ -24,7 +24,7 @@ DeviceWaits::DeviceWaits(const torch::jit::Module& module, const std::vector<c10
 
 void DeviceWaits::add(const at::Tensor& tensor) {
   const c10::Device device = tensor.device();
-  if (device.is_cuda() && std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
+  if (!device.is_cpu() && !device.is_meta() && std::find(devices_.begin(), devices_.end(), device) == devices_.end()) {
     devices_.push_back(device);
   }
 }

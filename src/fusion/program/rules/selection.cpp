@@ -153,6 +153,7 @@ Result write_relu(RuleArguments& args) {
     return std::nullopt;
   }
   const Element x = args.as(0, dtype);
+  // x comes second: of 0.0 and -0.0, which are equal, kMax takes the second, and LibTorch's relu keeps -0.0.
   return args.done(args.b.apply(MachineOp::kMax, args.literal(0, x), x), dtype);
 }
 
