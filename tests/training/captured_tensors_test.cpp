@@ -22,7 +22,7 @@ namespace {
 
 TracedFunction traced(const Function& function) { return trace(function, Options().compile(CompileMode::kBlocking)); }
 
-void expect_same_in_turn(const Function& function, const TracedFunction& plan, const Tensors& arguments) {
+void expect_same_call(const Function& function, const TracedFunction& plan, const Tensors& arguments) {
   expect_same(function, plan, {arguments}, /*rounds=*/5);
 }
 
@@ -44,10 +44,10 @@ TEST(TracedData, HasNoGradient) {
   };
   for (const Function& function : functions) {
     const TracedFunction plan = traced(function);
-    expect_same_in_turn(function, plan, {leaf({3, 3}), leaf({3, 3})});
+    expect_same_call(function, plan, {leaf({3, 3}), leaf({3, 3})});
     EXPECT_EQ(refusal_of(plan), "");
     const at::NoGradGuard no_grad;
-    expect_same_in_turn(function, plan, {leaf({3, 3}), leaf({3, 3})});
+    expect_same_call(function, plan, {leaf({3, 3}), leaf({3, 3})});
   }
 }
 
@@ -59,7 +59,7 @@ TEST(TracedData, SharesMemory) {
     x.add_(in[1]);
     return {data * in[1]};
   };
-  expect_same_in_turn(function, traced(function), {leaf({4}), leaf({4})});
+  expect_same_call(function, traced(function), {leaf({4}), leaf({4})});
 }
 
 TEST(TracedCaptures, AreRefusedWhereNobodyOwnsTheMemory) {
@@ -69,7 +69,7 @@ TEST(TracedCaptures, AreRefusedWhereNobodyOwnsTheMemory) {
     return {at::from_blob(table.data(), {5}).clone() * in[0]};
   };
   const TracedFunction plan = traced(function);
-  expect_same_in_turn(function, plan, {leaf({5})});
+  expect_same_call(function, plan, {leaf({5})});
   EXPECT_THAT(refusal_of(plan), ::testing::HasSubstr("memory that no tensor owns"));
 }
 
@@ -83,12 +83,12 @@ TEST(TracedCaptures, MayBeMemoryThatATensorOwns) {
       return {owner.slice(0, 1) * weight.slice(0, 1) * in[0] + at::tensor({1.0F, 2.0F, 3.0F, 4.0F})};
     };
     const TracedFunction plan = traced(function);
-    expect_same_in_turn(function, plan, {leaf({4})});
+    expect_same_call(function, plan, {leaf({4})});
     EXPECT_EQ(refusal_of(plan), "");
     const at::NoGradGuard no_grad;
     owner.mul_(2);
     weight.add_(1);
-    expect_same_in_turn(function, plan, {at::randn({4})});
+    expect_same_call(function, plan, {at::randn({4})});
   }
   EXPECT_EQ(deleted, 1);
 }
@@ -119,7 +119,7 @@ TEST(TracedCaptures, KeepWhatMemoryHeldBeforeItWasWritten) {
   };
   for (const Function& function : functions) {
     const TracedFunction plan = traced(function);
-    expect_same_in_turn(function, plan, {leaf({3})});
+    expect_same_call(function, plan, {leaf({3})});
     EXPECT_EQ(refusal_of(plan), "");
   }
 }
@@ -131,7 +131,7 @@ TEST(TracedCaptures, AreRefusedWhereThePointerIsUsedAfterAnOperator) {
     return {in[0] * w};
   };
   const TracedFunction plan = traced(function);
-  expect_same_in_turn(function, plan, {leaf({3})});
+  expect_same_call(function, plan, {leaf({3})});
   EXPECT_THAT(refusal_of(plan), ::testing::HasSubstr("reads the memory of a tensor"));
 }
 
@@ -239,7 +239,7 @@ TEST(TracedCalls, ThatGiveATensorOtherMemoryAreRefused) {
   };
   const TracedFunction plan = traced(function);
   const at::NoGradGuard no_grad;
-  expect_same_in_turn(function, plan, {at::randn({4, 5}), at::randn({5})});
+  expect_same_call(function, plan, {at::randn({4, 5}), at::randn({5})});
   EXPECT_THAT(refusal_of(plan), ::testing::HasSubstr("set_"));
 }
 
@@ -247,10 +247,10 @@ TEST(TracedCalls, AreRecordedOnceAnomalyModeIsOff) {
   const Function function = [](const Tensors& in) -> Tensors { return {in[0].sin() * in[1]}; };
   const TracedFunction plan = traced(function);
   torch::autograd::AnomalyMode::set_enabled(true);
-  expect_same_in_turn(function, plan, {leaf({3}), leaf({3})});
+  expect_same_call(function, plan, {leaf({3}), leaf({3})});
   torch::autograd::AnomalyMode::set_enabled(false);
   EXPECT_TRUE(plan.explain().traces.empty());
-  expect_same_in_turn(function, plan, {leaf({3}), leaf({3})});
+  expect_same_call(function, plan, {leaf({3}), leaf({3})});
   EXPECT_EQ(refusal_of(plan), "");
 }
 
