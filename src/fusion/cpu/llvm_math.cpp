@@ -199,10 +199,12 @@ std::string LlvmWriter::tanh(const std::string& x) {
   const std::string near = fma(binary("fmul", "float", p, square), x, x);
   const std::string e = exp_of(reduce(bounded(binary("fadd", "float", size, size), "ogt", 40)));
   const std::string part = quotient(float_constant(2), binary("fadd", "float", e, float_constant(1)));
-  const std::string far = intrinsic("copysign", "float", {binary("fsub", "float", float_constant(1), part), x});
+  const std::string far = binary("fsub", "float", float_constant(1), part);
   const std::string is_near = binary("fcmp olt", "float", size, float_constant(0.625));
-  return value("select " + vector("i1") + " " + is_near + ", " + vector("float") + " " + near + ", " + vector("float") +
-               " " + far);
+  const std::string either = value("select " + vector("i1") + " " + is_near + ", " + vector("float") + " " + near + ", " +
+                                   vector("float") + " " + far);
+  // The polynomial of -0.0 is 0.0.
+  return intrinsic("copysign", "float", {either, x});
 }
 
 // Near 0 an odd polynomial, elsewhere 1 - exp(p(|x|)) with the sign of x. The polynomials are those of N. Juffa's erff
