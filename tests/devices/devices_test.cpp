@@ -94,6 +94,15 @@ class Devices : public ::testing::Test {
     }
   }
 
+  // The same without gradients, then with them, for operands of each of these rows in turn.
+  static void expect_agreement_of_calls(torch::jit::Module& on_cpu, Module& on_toy, const std::vector<int64_t>& all_rows) {
+    for (const bool trains : {false, true}) {
+      for (const int64_t rows : all_rows) {
+        ASSERT_NO_FATAL_FAILURE(expect_agreement(on_cpu, on_toy, rows, trains)) << rows << " rows";
+      }
+    }
+  }
+
   ToyDevice device_;
 };
 
@@ -102,11 +111,7 @@ TEST_F(Devices, RunKernelsOfTheirOwn) {
   const DeviceRuntimeInPlace in_place(runtime);
   torch::jit::Module on_cpu = network(at::kCPU);
   Module on_toy = accelerate(network(kToy), Options().compile(CompileMode::kBlocking));
-  for (const bool trains : {false, true}) {
-    for (const int64_t rows : {3, 3, 7, 1, 3, 7}) {
-      ASSERT_NO_FATAL_FAILURE(expect_agreement(on_cpu, on_toy, rows, trains)) << rows << " rows";
-    }
-  }
+  ASSERT_NO_FATAL_FAILURE(expect_agreement_of_calls(on_cpu, on_toy, {3, 3, 7, 1, 3, 7}));
   EXPECT_GT(runtime.kernels_run(), 20U);
   EXPECT_THAT(why_unrecorded(on_toy.method("forward").explain()), HasSubstr("the device toy:0 records nothing"));
 }
@@ -116,11 +121,7 @@ TEST_F(Devices, NeedNoKernels) {
   const DeviceRuntimeInPlace in_place(runtime);
   torch::jit::Module on_cpu = network(at::kCPU);
   Module on_toy = accelerate(network(kToy), Options().compile(CompileMode::kBlocking));
-  for (const bool trains : {false, true}) {
-    for (const int64_t rows : {3, 3, 3, 5}) {
-      ASSERT_NO_FATAL_FAILURE(expect_agreement(on_cpu, on_toy, rows, trains)) << rows << " rows";
-    }
-  }
+  ASSERT_NO_FATAL_FAILURE(expect_agreement_of_calls(on_cpu, on_toy, {3, 3, 3, 5}));
   EXPECT_EQ(runtime.kernels_run(), 0U);
   EXPECT_THAT(refusals_of(on_toy.method("forward").explain()), HasSubstr("sconce has no kernels for the device toy:0"));
 }
@@ -128,11 +129,7 @@ TEST_F(Devices, NeedNoKernels) {
 TEST_F(Devices, NeedNoLibraryOfSconce) {
   torch::jit::Module on_cpu = network(at::kCPU);
   Module on_toy = accelerate(network(kToy), Options().compile(CompileMode::kBlocking));
-  for (const bool trains : {false, true}) {
-    for (const int64_t rows : {3, 3, 3, 5}) {
-      ASSERT_NO_FATAL_FAILURE(expect_agreement(on_cpu, on_toy, rows, trains)) << rows << " rows";
-    }
-  }
+  ASSERT_NO_FATAL_FAILURE(expect_agreement_of_calls(on_cpu, on_toy, {3, 3, 3, 5}));
   EXPECT_THAT(refusals_of(on_toy.method("forward").explain()), HasSubstr("no back end for the device 'toy'"));
 }
 

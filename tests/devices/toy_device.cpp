@@ -39,7 +39,7 @@ class ToyGuard final : public c10::impl::DeviceGuardImplInterface {
 };
 const c10::impl::DeviceGuardImplRegistrar registrar(c10::kPrivateUse1, new ToyGuard());
 
-// What autograd's engine asks an accelerator.
+// Answers what autograd's engine asks an accelerator.
 class ToyHooks final : public at::PrivateUse1HooksInterface {
  public:
   bool isBuilt() const override { return true; }

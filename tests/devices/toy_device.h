@@ -26,7 +26,7 @@ class ToyDevice {
   std::shared_ptr<void> registrations_;
 };
 
-// What sconce gets of the device: no more than it must.
+// The runtime of the device. It overrides no more than it must.
 class ToyRuntime final : public DeviceRuntime {
  public:
   // `has_kernels`: groups of nodes run by an interpreter of kernel programs.
