@@ -144,7 +144,7 @@ struct OpRow {
   std::string_view written_if = {};            // a bool argument: when it is false, the operator writes none of these
   Sharing results = Sharing::kByKind;
   bool may_overlap = false;        // elements of the new result may share a place, or must not be written
-  bool makes_no_contents = false;  // nobody has set the elements of the new result
+  bool makes_no_contents = false;  // the elements of the new result are not set
   bool overwrites = false;         // replaces all elements of its first operand, and reads none of them
   bool resizes = false;            // may change sizes, strides or storage of an existing tensor, without the tag for it
   bool moves_operands = false;     // puts operands into its results or takes them out of there, and does nothing else

@@ -1,4 +1,4 @@
-// What the steps of a run must know while the run is recorded.
+// RecordingRun: the state that steps read while their run is recorded.
 #pragma once
 
 #include "base/flat_map.h"

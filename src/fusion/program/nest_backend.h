@@ -54,7 +54,7 @@ class NestCode {
   virtual void run(const KernelCallArguments& arguments) const = 0;
 };
 
-// What the backend accepts it computes as LibTorch does, and no slower.
+// A backend computes what it accepts as LibTorch does, and no slower.
 class NestBackend {
  public:
   virtual ~NestBackend() = default;

@@ -1,4 +1,4 @@
-// What a device does that says nothing else.
+// The defaults of DeviceRuntime.
 #include "plan/device/device.h"
 
 #include <c10/util/Exception.h>
