@@ -89,6 +89,9 @@ Dim SizeArithmetic::floor_divide(Dim a, Dim b) {
   if (a.is_unknown() || b.is_unknown() || b == Dim::known(0) || b == Dim::known(-1)) {
     return Dim::unknown();
   }
+  if (a.is_known() && b.is_known()) {
+    return Dim::known(*calculate(true, a.value(), b.value()));
+  }
   const Polynomial dividend = polynomial_of(a);
   if (auto quotient = exact_quotient(dividend, polynomial_of(b))) {
     return dim_of(quotient);
@@ -110,8 +113,11 @@ Dim SizeArithmetic::floor_divide(Dim a, Dim b) {
       rest.emplace(monomial, comes_out ? left : coefficient);
     }
   }
-  // (x//3)//2 = x//6
   Dim inner = dim_of(rest);
+  if (inner.is_known()) {
+    return dim_of(whole);  // a number less than the divisor is left
+  }
+  // (x//3)//2 = x//6
   Dim divisor = b;
   if (rest.size() == 1 && rest.begin()->first.size() == 1 && rest.begin()->second == 1) {
     const Atom& nested = atoms_[rest.begin()->first[0]];

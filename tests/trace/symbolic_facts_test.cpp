@@ -153,6 +153,8 @@ const std::vector<Case>& new_tensor_cases() {
 const std::vector<Case>& underived_cases() {
   static const std::vector<Case> cases = {
       {"as strided", [](const at::Tensor& x) { return x.as_strided_symint({batch_of(x), 2}, {8, 3}, 2); }},
+      {"as strided from a later row",
+       [](const at::Tensor& x) { return x.as_strided_symint({2, 2}, {8, 1}, (batch_of(x) - 3).max(0) * 8); }},
       {"unfolded", [](const at::Tensor& x) { return x.unfold(1, 3, 2); }},
       {"rest of rows", [](const at::Tensor& x) { return x.split_with_sizes_symint({2, batch_of(x) - 2}, 0)[1]; }},
       {"padded", [](const at::Tensor& x) { return at::constant_pad_nd(x, {1, 2, 3, 0}); }},
@@ -169,6 +171,8 @@ const std::vector<Case>& quotient_cases() {
       {"second half", [](const at::Tensor& x) { return x.slice_symint(0, batch_of(x) / 2); }},
       {"convolved along the batch",
        [](const at::Tensor& x) { return at::conv1d(x.t().unsqueeze(1), at::ones({4, 1, 2}), {}, 2, 1); }},
+      {"second half of the rows", [](const at::Tensor& x) { return x.chunk(2, 0)[1]; }},
+      {"first half of the rows", [](const at::Tensor& x) { return x.chunk(2, 0)[0].t() * 2; }},
       {"a half of the rows, twice", [](const at::Tensor& x) { return x.slice_symint(0, batch_of(x) / 2).t() * 2; }},
   };
   return cases;
@@ -195,13 +199,11 @@ TEST(SymbolicFacts, OfNewTensorsAreThoseOfOtherRuns) { expect_agreement(new_tens
 TEST(SymbolicFacts, ThatAreUnknownClaimNothing) { expect_agreement(underived_cases(), Derived::kSome); }
 
 TEST(SymbolicFacts, OfQuotientsAreThoseOfOtherRuns) {
-  GTEST_SKIP() << "SizeArithmetic::floor_divide makes a symbol of 7 // 2";
   expect_agreement(quotient_cases());
 }
 
 // In a run with two rows, one is left, and aten::squeeze removes its dim.
 TEST(SymbolicFacts, OfSqueezedTensorsAreThoseOfOtherRuns) {
-  GTEST_SKIP() << "nothing guards that aten::squeeze removes the same dims in every run";
   for (const Code& code : std::vector<Code>{[](const at::Tensor& x) { return x.slice(0, 1).squeeze(0); },
                                             [](const at::Tensor& x) { return x.slice(0, 1).squeeze(); }}) {
     const OpenBatch traced(code, 4, "squeezed");
@@ -212,13 +214,17 @@ TEST(SymbolicFacts, OfSqueezedTensorsAreThoseOfOtherRuns) {
 
 // A node that unpacks a list has as many results as the run that is traced.
 TEST(SymbolicFacts, OfPartsAreThoseOfRunsWithAsMany) {
-  GTEST_SKIP() << "nothing guards how many parts aten::split and aten::unbind return";
   for (const Code& code : std::vector<Code>{[](const at::Tensor& x) { return x.split(2, 0)[0]; },
-                                            [](const at::Tensor& x) { return x.unbind(0)[0]; }}) {
+                                            [](const at::Tensor& x) { return x.unbind(0)[0]; },
+                                            [](const at::Tensor& x) { return x.slice(0, 2).unbind(0)[3]; },
+                                            [](const at::Tensor& x) { return x.chunk(5, 0)[1]; }}) {
     const OpenBatch traced(code, 6, "parts");
     EXPECT_TRUE(traced.agrees_with(6));
-    EXPECT_FALSE(traced.agrees_with(4)) << "it has fewer parts";
+    EXPECT_FALSE(traced.agrees_with(4)) << "it has another number of parts";
   }
+  const OpenBatch three([](const at::Tensor& x) { return x.split(2, 0)[2]; }, 6, "three parts");
+  EXPECT_TRUE(three.agrees_with(5)) << "the last part is shorter";
+  EXPECT_FALSE(three.agrees_with(7));
 }
 
 // ---- pieces -----------------------------------------------------------------------------------------------------------

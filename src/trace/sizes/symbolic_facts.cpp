@@ -1,5 +1,6 @@
 #include "trace/sizes/symbolic_facts.h"
 
+#include "ir/constant_operands.h"
 #include "shapes/operator_facts.h"
 #include "trace/sizes/view_offset.h"
 #include "trace/trace_key.h"
@@ -55,6 +56,18 @@ Dims contiguous_strides(const Dims& sizes, SizeArithmetic& arithmetic) {
     strides[i - 1] = arithmetic.multiply(strides[i], arithmetic.maximum(sizes[i], Dim::known(1)));
   }
   return strides;
+}
+
+// Returns whether aten::squeeze removes the dim of a tensor of `rank` dims where it has one element.
+bool may_go(const AbstractValues& operands, size_t dim, size_t rank) {
+  if (operands.size() < 2) {
+    return true;
+  }
+  const auto names_it = [&](const AbstractValue& number) {
+    return !number.as_known_integer() || position_among(rank, *number.as_known_integer()) == dim;
+  };
+  const AbstractValues* numbers = operands[1].as_sequence();
+  return numbers != nullptr ? std::any_of(numbers->begin(), numbers->end(), names_it) : names_it(operands[1]);
 }
 
 // The strides of a view are linear in those of its base. Returns the factors by result dim, then by dim of the base.
@@ -218,14 +231,36 @@ AbstractValue SymbolicFacts::operand(const Value& value) const {
   return {};
 }
 
+void SymbolicFacts::guard_structure(const Call& call, const std::vector<c10::IValue>& results) const {
+  const auto is_list = [](const c10::IValue& value) { return value.isList(); };
+  if (call.node.op().cuts) {
+    guard_count_of_parts(call.node, call.operands, call.parts, *sizes_);
+  } else if (std::any_of(results.begin(), results.end(), is_list) &&
+             std::none_of(call.arguments.begin(), call.arguments.end(), is_list)) {
+    sizes_->refuse(std::string(call.node.kind().toQualString()) + ": how many tensors it returns may differ between runs");
+  }
+  if (!call.node.op().result.rank_depends_on_sizes) {
+    return;
+  }
+  const at::IntArrayRef reals = call.arguments[0].toTensor().sizes();
+  const TensorFacts* base = call.operands[0].as_tensor();
+  for (size_t dim = 0; dim < reals.size(); ++dim) {
+    if (may_go(call.operands, dim, reals.size())) {
+      const Dim size = base != nullptr && base->sizes ? (*base->sizes)[dim] : Dim::unknown();
+      sizes_->decide(SizeGuard::Relation::kEqual, size, Dim::known(1), reals[dim] == 1);
+    }
+  }
+}
+
 AbstractValue SymbolicFacts::result(const Call& call, const AbstractValue& found, const at::Tensor& real,
                                     size_t part) const {
   TensorFacts facts = facts_without_autograd(real);
   facts.forget_strides();
   if (!call.is_of_known_sizes) {
     const TensorFacts* derived = found.as_tensor();
-    const auto sliced = sizes_of_slice(call.node, call.operands, *sizes_);
-    const Dims sizes = sliced ? *sliced : derived != nullptr && derived->sizes ? *derived->sizes : Dims();
+    const auto viewed = call.node.op().cuts ? sizes_of_part(call.node, call.operands, part, call.parts, sizes_->arithmetic())
+                                            : sizes_of_slice(call.node, call.operands, *sizes_);
+    const Dims sizes = viewed ? *viewed : derived != nullptr && derived->sizes ? *derived->sizes : Dims();
     facts.sizes = agreeing_dims(sizes, real.sizes(), sizes_->arithmetic());
   }
   if (std::any_of(facts.sizes->begin(), facts.sizes->end(), [](const Dim& dim) { return dim.is_unknown(); })) {
@@ -292,6 +327,12 @@ void SymbolicFacts::derive(const Node& node, const std::vector<c10::IValue>& arg
   for (const Value* input : node.inputs()) {
     call.operands.push_back(operand(*input));
     call.is_of_known_sizes = call.is_of_known_sizes && are_known(call.operands.back());
+  }
+  for (const c10::IValue& each : results) {
+    call.parts = each.isTensorList() ? each.toTensorVector().size() : call.parts;
+  }
+  if (!call.is_of_known_sizes) {
+    guard_structure(call, results);
   }
   const AbstractValues found = operator_facts(node, call.operands, sizes_->arithmetic());
   for (size_t i = 0; i < results.size(); ++i) {

@@ -50,8 +50,11 @@ class SymbolicFacts {
     AbstractValues operands;
     const std::vector<c10::IValue>& arguments;
     bool is_of_known_sizes;
+    size_t parts = 1;  // how many elements the list has that it returns
   };
   AbstractValue operand(const Value& value) const;
+  // Guards that the call has as many results of as many dims in other runs.
+  void guard_structure(const Call& call, const std::vector<c10::IValue>& results) const;
   Dim offset_of_result(const Call& call, const at::Tensor& real, size_t part) const;
   // `found`: what the operator's rule says. `part`: the element, where the result is a list.
   AbstractValue result(const Call& call, const AbstractValue& found, const at::Tensor& real, size_t part) const;

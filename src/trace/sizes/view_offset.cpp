@@ -2,6 +2,11 @@
 
 #include "ir/constant_operands.h"
 
+#include <ATen/core/interned_strings.h>
+
+#include <algorithm>
+#include <initializer_list>
+
 namespace sconce {
 namespace {
 
@@ -38,22 +43,38 @@ std::optional<size_t> dim_of(const AbstractValues& operands, const AbstractValue
   return number ? position_among(base->sizes->size(), *number) : std::nullopt;
 }
 
-// Returns the index along the dim that is cut at which a part begins.
-Dim first_of_part(const Node& node, const AbstractValues& operands, size_t part, SizeArithmetic& arithmetic) {
-  const Dim number = Dim::known(static_cast<int64_t>(part));
+bool is_of_kind(const Node& node, std::initializer_list<c10::Symbol> kinds) {
+  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
+}
+
+// Returns the length of each part that the node cuts from a dim of `size`. The last part may be shorter. Nothing if parts
+// differ, and the operands tell how many there are.
+std::optional<Dim> length_of_parts(const Node& node, const AbstractValues& operands, Dim size, SizeArithmetic& arithmetic) {
   if (node.opcode() == Opcode::kUnbind) {
-    return number;
+    return Dim::known(1);
+  }
+  if (operands[1].as_sequence() != nullptr || is_of_kind(node, {aten::tensor_split})) {
+    return std::nullopt;
+  }
+  const Dim number = operands[1].is_integer() ? operands[1].as_integer() : Dim::unknown();
+  if (is_of_kind(node, {aten::chunk, aten::unsafe_chunk})) {
+    return arithmetic.floor_divide(arithmetic.subtract(arithmetic.add(size, number), Dim::known(1)), number);
+  }
+  return number;
+}
+
+// Returns the index along a dim of `size`, which the node cuts, at which part `part` begins.
+Dim first_of_part(const Node& node, const AbstractValues& operands, Dim size, size_t part, SizeArithmetic& arithmetic) {
+  if (const auto length = length_of_parts(node, operands, size, arithmetic)) {
+    return arithmetic.multiply(Dim::known(static_cast<int64_t>(part)), *length);
   }
   const AbstractValues* lengths = operands[1].as_sequence();
-  if (lengths == nullptr) {
-    return operands[1].is_integer() ? arithmetic.multiply(number, operands[1].as_integer()) : Dim::unknown();
+  if (lengths == nullptr || is_of_kind(node, {aten::tensor_split})) {
+    return Dim::unknown();
   }
   Dim first = Dim::known(0);
   for (size_t i = 0; i < part && i < lengths->size(); ++i) {
     first = (*lengths)[i].is_integer() ? arithmetic.add(first, (*lengths)[i].as_integer()) : Dim::unknown();
-    if (first.is_unknown()) {
-      return first;
-    }
   }
   return first;
 }
@@ -84,6 +105,42 @@ std::optional<std::vector<Dim>> sizes_of_slice(const Node& node, const AbstractV
   return result;
 }
 
+std::optional<std::vector<Dim>> sizes_of_part(const Node& node, const AbstractValues& operands, size_t part, size_t count,
+                                              SizeArithmetic& arithmetic) {
+  const auto dim = node.op().cuts ? dim_of(operands, operands.back()) : std::nullopt;
+  if (!dim) {
+    return std::nullopt;
+  }
+  std::vector<Dim> result = *operands[0].as_tensor()->sizes;
+  const Dim size = result[*dim];
+  if (node.opcode() == Opcode::kUnbind) {
+    result.erase(result.begin() + static_cast<std::ptrdiff_t>(*dim));
+    return result;
+  }
+  const Dim end = part + 1 == count ? size : first_of_part(node, operands, size, part + 1, arithmetic);
+  result[*dim] = arithmetic.subtract(end, first_of_part(node, operands, size, part, arithmetic));
+  return result;
+}
+
+void guard_count_of_parts(const Node& node, const AbstractValues& operands, size_t count, SymbolicSizes& sizes) {
+  const auto dim = dim_of(operands, operands.back());
+  const Dim size = dim ? (*operands[0].as_tensor()->sizes)[*dim] : Dim::unknown();
+  const auto length = length_of_parts(node, operands, size, sizes.arithmetic());
+  if (!length) {
+    return;
+  }
+  const Dim parts = Dim::known(static_cast<int64_t>(count));
+  if (*length == Dim::known(1) && !size.is_unknown()) {
+    sizes.pin(size, static_cast<int64_t>(count));
+    return;
+  }
+  // The last part begins before the end, and no other would.
+  const auto last = sizes.arithmetic().multiply(sizes.arithmetic().subtract(parts, Dim::known(1)), *length);
+  if (!is_less(last, size, sizes) || !is_less(sizes.arithmetic().multiply(parts, *length), size, sizes)) {
+    sizes.refuse_unknown();
+  }
+}
+
 Dim view_offset(const Node& node, const AbstractValues& operands, Dim base_offset, size_t part, bool moves,
                 SymbolicSizes& sizes) {
   SizeArithmetic& arithmetic = sizes.arithmetic();
@@ -91,6 +148,9 @@ Dim view_offset(const Node& node, const AbstractValues& operands, Dim base_offse
   const bool is_slice = node.opcode() == Opcode::kSlice;
   const bool is_select = node.opcode() == Opcode::kSelect;
   const bool is_cut = node.op().cuts && node.schema()->returns()[0].type()->kind() == c10::TypeKind::ListType;
+  if (is_of_kind(node, {aten::as_strided})) {
+    return is_none(operands[3]) ? base_offset : operands[3].is_integer() ? operands[3].as_integer() : Dim::unknown();
+  }
   if (!is_slice && !is_select && !is_cut) {
     return moves ? Dim::unknown() : base_offset;
   }
@@ -98,7 +158,7 @@ Dim view_offset(const Node& node, const AbstractValues& operands, Dim base_offse
   if (!dim || !base->strides) {
     return Dim::unknown();
   }
-  const Dim index = is_cut ? first_of_part(node, operands, part, arithmetic)
+  const Dim index = is_cut ? first_of_part(node, operands, (*base->sizes)[*dim], part, arithmetic)
                            : bound_of(operands[2], Dim::known(0), (*base->sizes)[*dim], sizes);
   const Dim stride = (*base->strides)[*dim];
   return index.is_unknown() || stride.is_unknown() || base_offset.is_unknown()

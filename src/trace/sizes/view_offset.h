@@ -1,4 +1,4 @@
-// Views of tensors whose sizes are open: how large a slice is, and where a view begins.
+// Views of tensors whose sizes are open: how large slices and parts are, and where a view begins.
 #pragma once
 
 #include "ir/graph.h"
@@ -13,6 +13,14 @@ namespace sconce {
 // Returns the sizes of a slice of a tensor. How its bounds compare with the tensor's size is a guard. Nothing for another
 // node, or if they cannot be derived.
 std::optional<std::vector<Dim>> sizes_of_slice(const Node& node, const AbstractValues& operands, SymbolicSizes& sizes);
+
+// Returns the sizes of part `part` of `count` that the node cuts its first operand into. Nothing for another node, or if
+// they cannot be derived.
+std::optional<std::vector<Dim>> sizes_of_part(const Node& node, const AbstractValues& operands, size_t part, size_t count,
+                                              SizeArithmetic& arithmetic);
+
+// Guards that the node cuts its first operand into `count` parts.
+void guard_count_of_parts(const Node& node, const AbstractValues& operands, size_t count, SymbolicSizes& sizes);
 
 // Returns the storage offset of a view that the node makes of its first operand, which begins at `base_offset`. `part`: the
 // element, where the result is a list. `moves`: whether the view begins elsewhere than its base in the run that is traced.
