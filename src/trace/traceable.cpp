@@ -45,6 +45,19 @@ bool indexes_by_position(const std::vector<c10::IValue>& arguments) {
   return std::none_of(indices.begin(), indices.end(), is_mask);
 }
 
+// Returns whether the value is a tensor without strides, or a list with one.
+bool has_sparse(const c10::IValue& value) {
+  if (value.isTensor()) {
+    return value.toTensor().defined() && value.toTensor().layout() != c10::kStrided;
+  }
+  if (!value.isList()) {
+    return false;
+  }
+  const c10::ArrayRef<c10::IValue> elements = value.toListRef();
+  return std::any_of(elements.begin(), elements.end(),
+                     [](const c10::IValue& element) { return element.isTensor() && has_sparse(element); });
+}
+
 }  // namespace
 
 std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
@@ -70,8 +83,9 @@ std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c
     if (value.isGenerator() || value.isStream() || value.isStorage()) {
       return "its argument '" + schema.arguments()[i].name() + "' cannot be a constant of a graph";
     }
-    if (value.isTensor() && value.toTensor().defined() && value.toTensor().layout() != c10::kStrided) {
-      return "its argument '" + schema.arguments()[i].name() + "' is a sparse tensor";
+    if (has_sparse(value)) {
+      return "its argument '" + schema.arguments()[i].name() +
+             (value.isTensor() ? "' is a sparse tensor" : "' has a sparse tensor");
     }
   }
   for (const c10::Argument& result : schema.returns()) {

@@ -110,6 +110,8 @@ TEST(Traceable, IsRefusedWithSparseTensors) {
   for (const at::Tensor& sparse : {x.to_sparse(), x.to_sparse_csr()}) {
     EXPECT_EQ(why_not(operator_of("aten::mm"), {sparse, x}), "its argument 'self' is a sparse tensor");
     EXPECT_EQ(why_not(operator_of("aten::mm"), {x, sparse}), "its argument 'mat2' is a sparse tensor");
+    const c10::List<at::Tensor> list({x, sparse});
+    EXPECT_EQ(why_not(operator_of("aten::cat"), {list, 0}), "its argument 'tensors' has a sparse tensor");
   }
   EXPECT_EQ(why_not(operator_of("aten::mm"), {x, x}), "");
 }
