@@ -2,7 +2,6 @@
 #include "trace/tracer.h"
 
 #include <ATen/ops/as_strided.h>
-#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -18,7 +17,7 @@ torch::autograd::Edge edge_of(const at::Tensor& tensor) {
 // Returns a view of `base` of the form of `real`, which shares its memory; detached if the trace has it so.
 at::Tensor as_view_of(const at::Tensor& base, const at::Tensor& real, bool requires_grad) {
   at::Tensor view = base.as_strided(real.sizes(), real.strides(), real.storage_offset());
-  return view.requires_grad() && !requires_grad && c10::GradMode::is_enabled() ? view.detach() : view;
+  return view.requires_grad() && !requires_grad ? view.detach() : view;
 }
 
 }  // namespace

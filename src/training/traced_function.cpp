@@ -181,10 +181,10 @@ class TracedFunction::Impl {
           "gradient");
     }
     if (std::any_of(results.begin(), results.end(), [&](const at::Tensor& result) {
-          return requires_grad(result) && result.is_leaf() && TraceTensor::of(result) != nullptr &&
+          return requires_grad(result) && result.is_leaf() && !result.is_view() && TraceTensor::of(result) != nullptr &&
                  !tracer.is_argument(result);
         })) {
-      tracer.refuse("the function has a result require a gradient");
+      tracer.refuse("the function makes a result require a gradient");
     }
     tracer.refuse_captured();
   }

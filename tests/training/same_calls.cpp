@@ -27,7 +27,7 @@ Tensors outcome(const Function& function, const Tensors& arguments) {
       loss = loss.defined() ? loss + part : part;
     }
   }
-  if (loss.defined()) {
+  if (loss.defined() && loss.requires_grad()) {
     loss.backward();
   }
   for (const at::Tensor& leaf : leaves) {

@@ -91,6 +91,24 @@ TEST(Trace, RecordsViewsInPlace) {
   expect_planned(expect_same(views, {{at::randn({3, 3})}, {at::randn({3, 3})}}));
 }
 
+// Such a view is one of a leaf that requires a gradient, and autograd makes no history for it.
+TEST(Trace, HandsOutViewsThatAreMadeWithoutGradients) {
+  const c10::NoGradGuard no_grad;
+  const std::vector<Function> functions = {
+      [](Tensors in) -> Tensors { return {in[0].select(0, 0)}; },
+      [](Tensors in) -> Tensors { return {in[0].select(0, 0).detach()}; },
+      [](Tensors in) -> Tensors { return {in[0].select(0, 0).fill_(2)}; },
+      [](Tensors in) -> Tensors {
+        const Tensors parts = in[0].unbind(0);
+        in[0].mul_(2);
+        return {parts[1], parts[0].view({2, -1}).mul_(3), in[0].detach()};
+      },
+  };
+  for (const Function& function : functions) {
+    expect_planned(expect_same(function, {{leaf({3, 4})}, {at::randn({3, 4})}}));
+  }
+}
+
 TEST(Trace, RecordsListsAndOptionalTensors) {
   const Function lists = [](Tensors in) -> Tensors {
     const Tensors parts = in[0].split(2, 1);
