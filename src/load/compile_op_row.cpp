@@ -127,10 +127,21 @@ OpGradient compile_gradient(const Op& op) {
     }
   }
   append_per_result(parameters, *op.schema, "grad");
+  if (op.schema->returns().size() > 1) {
+    parameters.emplace_back("defined: List[bool]");
+  }
   parameters.emplace_back("needs: List[bool]");
   parameters.emplace_back("records: bool");
   gradient.backward = compile_text(op, op.backward, parameters);
   return gradient;
+}
+
+void append_all_defined(std::vector<c10::IValue>& inputs, size_t results) {
+  if (results > 1) {
+    c10::List<bool> defined;
+    defined.resize(results, true);
+    inputs.emplace_back(defined);
+  }
 }
 
 bool has_gradient_for(const OpGradient& gradient, size_t index) {

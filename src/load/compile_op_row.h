@@ -3,9 +3,12 @@
 
 #include "ir/graph.h"
 
+#include <ATen/core/ivalue.h>
+
 #include <cstddef>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 namespace sconce {
 
@@ -19,8 +22,9 @@ struct OpGradient {
   std::unique_ptr<const Graph> forward;
   // Inputs, in this order, all present even if unused: the schema's arguments; the results (named `result`, or result0,
   // result1, … if the operator has several); saved_0, saved_1, … of `forward`; the incoming gradients (`grad`, or grad0,
-  // grad1, …, one per result); `needs`: List[bool], per schema argument whether its gradient is needed; `records`: bool,
-  // whether autograd records backward.
+  // grad1, …, one per result); `defined`, if there are several: List[bool], per result whether a gradient flows to it (one
+  // that does not is filled with zeros); `needs`: List[bool], per schema argument whether its gradient is needed; `records`:
+  // bool, whether autograd records backward.
   // Output: a tuple with an entry per schema argument, None where there is no gradient. Entries at the end may be left out.
   // Null: the operator is composed of those of `forward`, which have gradients.
   std::unique_ptr<const Graph> backward;
@@ -28,6 +32,9 @@ struct OpGradient {
   // From the schema's arguments to a bool: whether the operator is differentiated by these texts. Null: always.
   std::unique_ptr<const Graph> condition;
 };
+
+// Appends `defined` for gradients of all `results` to the inputs of OpGradient::backward, if it has that input.
+void append_all_defined(std::vector<c10::IValue>& inputs, size_t results);
 
 // Returns the gradient of an operator: that of its row, or of the operator that it is a synonym of. Null if there is no
 // text, or the overload writes its arguments, returns no tensors, or takes names of dimensions. Compiled once per

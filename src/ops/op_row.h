@@ -188,6 +188,7 @@ struct OpRow {
   // The gradients: a tuple with an entry per argument of the schema, None where there is none; entries at the end may be
   // left out. The text names the schema's arguments, `result` (result0, … where there are several), `saved_0`, `saved_1`, …
   // of `forward`, the incoming `grad` (grad0, …), and `needs`, a list that says per argument whether its gradient is needed.
+  // Where there are several results, `defined` says per result whether a gradient flows to it; one that does not is zeros.
   // Autograd takes what `forward` saves for a constant: where the bool `records` says that autograd records backward, the
   // text computes it again. Differentiation sums each gradient to the operand's sizes and casts it. Without this text, the
   // operator is differentiated as those that `forward` calls. The text reads elements only of those arguments and results

@@ -77,6 +77,17 @@ def f(x: Tensor, w: Tensor, n: int) -> List[Tensor]:
         steps.append(h)
     return [torch.stack(steps) if n > 0 else h * 1.0, c * 2.0]
 )"},
+    {"results_of_one_operator", R"(
+def f(x: Tensor, w: Tensor, n: int) -> List[Tensor]:
+    h = torch.tanh(x * w)
+    variance, mean = torch.var_mean(h[:, :1], dim=[1], correction=1)
+    return [mean * 2.0, variance * 2.0, h * 1.0]
+)"},
+    {"one_of_several_results", R"(
+def f(x: Tensor, w: Tensor, n: int) -> List[Tensor]:
+    variance, mean = torch.var_mean(torch.tanh(x * w)[:, 1:2], dim=[1], correction=1)
+    return [mean * 2.0, torch.sin(w)]
+)"},
     {"a_branch", R"(
 def f(x: Tensor, w: Tensor, n: int) -> List[Tensor]:
     h = torch.tanh(x * w)

@@ -353,7 +353,7 @@ TEST(OpRowTexts, ABackwardTakesWhatForwardSaves) {
 TEST(OpRowTexts, SeveralResultsAreNumbered) {
   Op op = op_of(torch::jit::findOperatorFor({"aten::var_mean", "correction"})->schema());
   op.backward = "(grad0 * result0 + grad1 * result1,)";
-  EXPECT_EQ(compile_gradient(op).backward->inputs().size(), op.schema->arguments().size() + 6);
+  EXPECT_EQ(compile_gradient(op).backward->inputs().size(), op.schema->arguments().size() + 7);
 }
 
 TEST(OpRowTexts, AGradientIsCompiledOnceAndASynonymHasItToo) {

@@ -103,6 +103,7 @@ std::vector<at::Tensor> run_backward(const Op& op, const Values& arguments, cons
   inputs.insert(inputs.end(), forward.results.begin(), forward.results.end());
   inputs.insert(inputs.end(), forward.saved.begin(), forward.saved.end());
   inputs.insert(inputs.end(), grads.begin(), grads.end());
+  append_all_defined(inputs, grads.size());
   for (const size_t position : needed) {
     needs.set(position, true);
   }

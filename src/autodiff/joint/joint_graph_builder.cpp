@@ -256,7 +256,7 @@ void JointGraphBuilder::differentiate(const Differentiated& each) {
   switch (each.kind) {
     case Kind::kJoin: add_parts(each, gradients, before, parts_of_join(each, filled[0])); break;
     case Kind::kUnpack: add_parts(each, gradients, before, {part_of_cut(each, filled)}); break;
-    default: add_parts(each, gradients, before, parts_by_text(each, filled));
+    default: add_parts(each, gradients, before, parts_by_text(each, gradients, filled));
   }
 }
 

@@ -88,7 +88,8 @@ class JointGraphBuilder {
                                  Node* position);
   // An operand and what an operator adds to its gradient.
   using Part = std::pair<Value*, Value*>;
-  std::vector<Part> parts_by_text(const Differentiated& each, const Values& gradients);
+  Value* insert_defined(const Gradients& gradients);
+  std::vector<Part> parts_by_text(const Differentiated& each, const Gradients& gradients, const Values& filled);
   Value* as_tensor(Value* entry);
   void add_parts(const Differentiated& each, const Gradients& gradients, Node* before, const std::vector<Part>& parts);
 

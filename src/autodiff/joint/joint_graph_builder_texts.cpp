@@ -92,15 +92,36 @@ JointGraphBuilder::Values JointGraphBuilder::fill(const Differentiated& each, co
   return filled;
 }
 
-std::vector<JointGraphBuilder::Part> JointGraphBuilder::parts_by_text(const Differentiated& each, const Values& gradients) {
+// Returns a list that says of each result whether a gradient flows to it in the run.
+Value* JointGraphBuilder::insert_defined(const Gradients& gradients) {
+  const size_t source_count = sources_of(gradients).size();
+  c10::List<bool> known;
+  Values answers;
+  bool is_known = true;
+  for (const Gradient& gradient : gradients) {
+    const bool may_be_undefined = gradient.value != nullptr && gradient.sources.size() < source_count;
+    known.push_back(gradient.value != nullptr);
+    answers.push_back(may_be_undefined ? insert_any_defined({gradient.value}, end_)
+                                       : graph_.insert_constant(gradient.value != nullptr, end_));
+    is_known = is_known && !may_be_undefined;
+  }
+  return is_known ? graph_.insert_constant(known, end_)
+                  : insert_node(prim::ListConstruct, answers, end_, c10::ListType::ofBools());
+}
+
+std::vector<JointGraphBuilder::Part> JointGraphBuilder::parts_by_text(const Differentiated& each, const Gradients& gradients,
+                                                                      const Values& filled) {
   const Node& node = *each.node;
   c10::List<bool> needs;
   for (const Value* operand : node.inputs()) {
     needs.push_back(is_reached(operand));
   }
   Values arguments = node.inputs().vec();
-  for (const Values* values : {&each.results, &each.saved, &gradients}) {
+  for (const Values* values : {&each.results, &each.saved, &filled}) {
     arguments.insert(arguments.end(), values->begin(), values->end());
+  }
+  if (each.results.size() > 1) {
+    arguments.push_back(insert_defined(gradients));
   }
   arguments.push_back(graph_.insert_constant(needs, end_));
   arguments.push_back(records_);

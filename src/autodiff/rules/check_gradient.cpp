@@ -1,6 +1,7 @@
 #include "autodiff/rules/check_gradient.h"
 
 #include "base/flat_map.h"
+#include "load/compile_op_row.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/List.h>
@@ -210,6 +211,7 @@ class Comparison {
     std::vector<c10::IValue> values = arguments_;
     values.insert(values.end(), results_.begin(), results_.end());
     values.insert(values.end(), incoming_.begin(), incoming_.end());
+    append_all_defined(values, incoming_.size());
     c10::List<bool> needs;
     for (const bool required : required_) {
       needs.push_back(required);

@@ -131,6 +131,9 @@ std::unique_ptr<Graph> with_inputs_of_backward(const Op& op, const Recording& re
   for (size_t i = 0; i < count; ++i) {
     gradients.push_back(graph->add_input(numbered("grad", i, count), c10::TensorType::get()));
   }
+  if (count > 1) {
+    graph->add_input("defined", c10::ListType::ofBools());
+  }
   graph->add_input("needs", c10::ListType::ofBools());
   graph->add_input("records", c10::BoolType::get());
   ValueMap values;

@@ -13,8 +13,8 @@
 namespace sconce {
 
 // The inputs of the graph are those of OpGradient::backward (load/compile_op_row.h): arguments, results, incoming gradients,
-// `needs`, `records`. Its outputs are the gradients that are defined. The graph is straight, writes nothing and draws no
-// random numbers. It computes again what backward needs and is no argument or result.
+// `defined`, `needs`, `records`. Its outputs are the gradients that are defined. The graph is straight, writes nothing and
+// draws no random numbers. It computes again what backward needs and is no argument or result.
 struct GradientTrace {
   std::unique_ptr<Graph> graph;
   std::vector<size_t> positions;  // by output: the argument whose gradient it is

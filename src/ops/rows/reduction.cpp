@@ -253,9 +253,12 @@ def sizes(self: List[int], size: List[int]):
        .overloads = {"correction"},
        .result = {.dtypes = {ResultDtype::kReal, ResultDtype::kFirst}},
        .backward = R"(
-of_variance = variance_gradient(grad0, self, dim, 1.0 if correction is None else float(correction), keepdim)
-of_mean = restored(grad1, dim, keepdim, self.dim())
-return (of_variance + of_mean.expand(self.size()) / (self.numel() // max(of_mean.numel(), 1)),)
+of_self = restored(grad1, dim, keepdim, self.dim())
+of_self = of_self.expand(self.size()) / (self.numel() // max(of_self.numel(), 1))
+if defined[0]:
+    of_variance = variance_gradient(grad0, self, dim, 1.0 if correction is None else float(correction), keepdim)
+    of_self = of_variance + of_self if defined[1] else of_variance
+return (of_self,)
 )"},
   };
   return rows;

@@ -108,6 +108,7 @@ Tensors by_rule(const OpGradient& gradient, const Call& call, bool sums) {
     }
   }
   inputs.insert(inputs.end(), call.incoming.begin(), call.incoming.end());
+  append_all_defined(inputs, call.incoming.size());
   c10::List<bool> needs;
   for (size_t i = 0; i < arguments.size(); ++i) {
     needs.push_back(std::find(call.positions.begin(), call.positions.end(), i) != call.positions.end());
