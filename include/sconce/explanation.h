@@ -39,7 +39,7 @@ enum class NotPrepared : uint8_t {
   // Found in a run:
   kOperandKind,   // an operand was no dense tensor on the plan's device, or a number of another type
   kOperandForm,   // the kernel does not support these sizes, strides or dtypes, or Options::exact excludes it
-  kRounds,        // the compiled kernel may round otherwise than the operators, which Options::exact excludes
+  kDiffers,       // the compiled kernel may give other bits than the operators, which Options::exact excludes
   kFastEnough,    // LibTorch's operators compute these operands as fast as a compiled kernel
   kNoCode,        // the compiler of kernels refused the code
   kGaveUp,        // the operands changed in every run, so that preparing was no use

@@ -17,7 +17,7 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kOperandKind:
       return "an operand was no dense tensor on the plan's device, or a number of another type";
     case NotPrepared::kOperandForm: return "its kernel does not support these sizes, strides or dtypes";
-    case NotPrepared::kRounds: return "its compiled kernel may round otherwise";
+    case NotPrepared::kDiffers: return "its compiled kernel may give other bits";
     case NotPrepared::kFastEnough: return "LibTorch computes these operands as fast as a compiled kernel";
     case NotPrepared::kNoCode: return "the compiler of kernels refused its code";
     case NotPrepared::kGaveUp: return "its operands changed in every run, so preparing gained nothing";
@@ -43,7 +43,7 @@ const char* remedy_for(NotPrepared reason) {
     case NotPrepared::kOperandForm:
       return "compute in one floating dtype, on dense tensors, and reduce rows of at most 65,536 elements "
              "(docs/kernels.md)";
-    case NotPrepared::kRounds: return "leave Options::exact off where the operators' own bits are not needed";
+    case NotPrepared::kDiffers: return "leave Options::exact off where the operators' own bits are not needed";
     case NotPrepared::kFastEnough: return "none";
     case NotPrepared::kNoCode: return "none; `sconce dump --format kernel` shows the code and the compiler's words";
     case NotPrepared::kGaveUp: return "none: views whose sizes differ in each call are faster unprepared";

@@ -202,8 +202,8 @@ class GroupKernel final : public PreparedKernel {
       const bool is_of_row = shapes.is_of_row(output_value(output));
       nest.program.outputs.push_back({element->type, element->id, is_of_row ? Access::kOne : Access::kElements});
     }
-    if (arguments.is_exact() && writer.builder().may_round()) {
-      why_not_ = NotPrepared::kRounds;
+    if (arguments.is_exact() && writer.builder().may_differ()) {
+      why_not_ = NotPrepared::kDiffers;
       return false;
     }
     if (!backend_.accepts(writer.builder())) {

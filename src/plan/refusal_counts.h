@@ -17,7 +17,7 @@ class RefusalCounts {
   explicit RefusalCounts(size_t states) : counts_(states * kReasons.size()) {}
 
   // The reasons of single steps, and those of all steps of a run.
-  static constexpr std::array kReasons = {NotPrepared::kOperandKind, NotPrepared::kOperandForm, NotPrepared::kRounds,
+  static constexpr std::array kReasons = {NotPrepared::kOperandKind, NotPrepared::kOperandForm, NotPrepared::kDiffers,
                                           NotPrepared::kFastEnough,  NotPrepared::kNoCode,      NotPrepared::kGaveUp,
                                           NotPrepared::kRequiresGrad};
   static constexpr std::array kReasonsOfRuns = {NotPrepared::kGradients, NotPrepared::kObserved};

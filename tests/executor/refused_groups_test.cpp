@@ -39,9 +39,9 @@ TEST(RefusedGroups, TellWhatTheirOperandsLack) {
   EXPECT_EQ(reasons_of("(x * 2).sum(-1)", at::randn({2, 200'000})), std::set<NotPrepared>{NotPrepared::kOperandForm});
 }
 
-TEST(RefusedGroups, TellThatTheyMayRound) {
+TEST(RefusedGroups, TellThatTheyMayDiffer) {
   EXPECT_EQ(reasons_of("torch.softmax(torch.tanh(x) * 2, -1)", at::randn({4, 40}), Options().exact(true)),
-            std::set<NotPrepared>{NotPrepared::kRounds});
+            std::set<NotPrepared>{NotPrepared::kDiffers});
 }
 
 TEST(RefusedGroups, TellThatLibTorchIsAsFast) {

@@ -107,6 +107,10 @@ double distance_between(const at::Tensor& a, const at::Tensor& b, const at::Tens
     if (allowed.any_infinity && std::isinf(p[i]) && std::isinf(q[i])) {
       continue;
     }
+    if (p[i] == 0 && q[i] == 0 && !allowed.any_zero && std::signbit(p[i]) != std::signbit(q[i])) {
+      note(infinity, i);
+      continue;
+    }
     const bool are_tiny = allowed.ulps != 0 && std::abs(p[i]) < normal && std::abs(q[i]) < normal;
     if (are_tiny || (allowed.any_nan && std::isnan(p[i]) != std::isnan(q[i]))) {
       continue;
@@ -120,9 +124,6 @@ double distance_between(const at::Tensor& a, const at::Tensor& b, const at::Tens
     // The difference is computed in integers: a double does not hold all bits of a float64.
     double distance =
         static_cast<double>(static_cast<uint64_t>(std::max(first, second)) - static_cast<uint64_t>(std::min(first, second)));
-    if (first == second && allowed.ulps == 0 && !allowed.any_zero && std::signbit(p[i]) != std::signbit(q[i])) {
-      distance = 1;
-    }
     if (distance > 0 && allowed.of_operand) {
       const double ulp = std::abs(scale.const_data_ptr<double>()[i]) * epsilon_of(dtype);
       distance = std::min(distance, ulp > 0 ? std::abs(p[i] - q[i]) / ulp : distance);

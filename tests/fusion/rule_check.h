@@ -30,7 +30,7 @@ at::Tensor as_it_is(at::Tensor values, size_t position);
 
 // Returns whether the program of a call with these arguments may compute other bits than the operator; nothing if no kernel
 // computes the call.
-std::optional<bool> may_round(const OperatorCall& call, const std::vector<c10::IValue>& given);
+std::optional<bool> may_differ(const OperatorCall& call, const std::vector<c10::IValue>& given);
 
 // Compares calls of one operator on a kernel with the operator's. Of one that writes in place: also what it has written, and
 // the tensor's version.

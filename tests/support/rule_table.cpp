@@ -211,7 +211,7 @@ std::span<const RuleRow> rule_rows() {
       {"tanh_backward", Dtypes::kFloating, {1}},
       {"silu_backward", Dtypes::kFloating, {.ulps = 3, .of_operand = true}},
       {"mish_backward", Dtypes::kFloating, {.ulps = 16, .of_operand = true, .any_nan = true}},
-      {"gelu_backward", Dtypes::kFloating, {.ulps = 3, .of_operand = true, .any_nan = true}},
+      {"gelu_backward", Dtypes::kFloating, {.ulps = 3, .of_operand = true, .any_zero = true, .any_nan = true}},
       {"elu_backward", Dtypes::kFloating, {.ulps = 3, .of_operand = true, .any_of_nan = true}},
       {"leaky_relu_backward", Dtypes::kFloating},
       {"hardtanh_backward", Dtypes::kFloating, {.any_of_nan = true}},

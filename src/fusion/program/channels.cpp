@@ -13,7 +13,7 @@ std::optional<Element> write_batch_norm(RuleArguments& args) {
       !(args.is_none(1) || is_like_input(1)) || !(args.is_none(2) || is_like_input(2))) {
     return std::nullopt;
   }
-  args.b.set_may_round();
+  args.b.set_may_differ();
   // As LibTorch: input * alpha + beta, with one alpha and one beta for each channel.
   const auto apply = [&](MachineOp op, Element a, Element b) { return args.b.apply(op, a, b); };
   const Element deviation = args.b.apply(MachineOp::kSqrt, apply(MachineOp::kAdd, args.as(4, dtype), args.as(7, dtype)));

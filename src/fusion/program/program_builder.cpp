@@ -102,7 +102,7 @@ Element ProgramBuilder::apply(MachineOp op, Element a, Element b, Element c) {
 // computes some of them in vectors in another way.
 uint32_t ProgramBuilder::called(std::string_view function, c10::ScalarType type) {
   calls_functions_ = true;
-  may_round_ = may_round_ || c10::isFloatingType(type);
+  may_differ_ = may_differ_ || c10::isFloatingType(type);
   return kernel_lanes() == kGenericLanes ? 0 : scalar_function(function);
 }
 
@@ -121,8 +121,8 @@ Element ProgramBuilder::add(Instruction instruction) {
     return other == instruction && std::bit_cast<uint64_t>(other.literal) == std::bit_cast<uint64_t>(instruction.literal);
   };
   // LibTorch's fmod in vectors has NaN where the quotient overflows.
-  may_round_ = may_round_ || is_library_function(instruction.op) || instruction.op == MachineOp::kSum ||
-               instruction.op == MachineOp::kProduct || instruction.op == MachineOp::kFmod;
+  may_differ_ = may_differ_ || is_library_function(instruction.op) || instruction.op == MachineOp::kSum ||
+                instruction.op == MachineOp::kProduct || instruction.op == MachineOp::kFmod;
   const auto found = std::find_if(code_.begin(), code_.end(), same);
   if (found == code_.end()) {
     code_.push_back(instruction);

@@ -45,8 +45,8 @@ class ProgramBuilder {
 
   // Returns whether the program may compute other bits than the operators: by library functions, by scalar functions, by
   // sums in another order, or as a rule has said.
-  bool may_round() const { return may_round_; }
-  void set_may_round() { may_round_ = true; }
+  bool may_differ() const { return may_differ_; }
+  void set_may_differ() { may_differ_ = true; }
   // Returns whether the program has values of the type.
   bool has_type(c10::ScalarType type) const;
   // Returns whether the program calls scalar functions. No processor without AVX2 can run it.
@@ -70,7 +70,7 @@ class ProgramBuilder {
 
   std::vector<Instruction> code_;
   std::vector<BoundNumber> bound_numbers_;
-  bool may_round_ = false;
+  bool may_differ_ = false;
   bool calls_functions_ = false;
   bool takes_default_dtype_ = false;
 };

@@ -140,14 +140,14 @@ Element RuleArguments::number_as(const c10::IValue& number, c10::ScalarType type
 
 Element RuleArguments::root(Element x) {
   if (!c10::isReducedFloatingType(type(0))) {
-    b.set_may_round();
+    b.set_may_differ();
   }
   return b.apply(MachineOp::kSqrt, x);
 }
 
 Element RuleArguments::inverse_root(Element x) {
   if (c10::isReducedFloatingType(type(0))) {
-    b.set_may_round();
+    b.set_may_differ();
   }
   return inverse(b.apply(MachineOp::kSqrt, x));
 }

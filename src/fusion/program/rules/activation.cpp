@@ -103,6 +103,7 @@ Result write_hardshrink(RuleArguments& args) {
 
 // softshrink(self, lambd): LibTorch raises unless `lambd` is finite and not negative.
 Result write_softshrink(RuleArguments& args) {
+  args.b.set_may_differ();  // the sign of zero depends on the place of the element
   const bool accepts = args.is_number(1) && *args.number(1) >= 0 && std::isfinite(*args.number(1));
   return accepts ? args.function([&](Element x) {
     const Element bound = args.as(1, args.type(0));

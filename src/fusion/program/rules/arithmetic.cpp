@@ -54,12 +54,15 @@ Result write_mul(RuleArguments& args) {
       *dtype);
 }
 
-// `kOfBools` computes bools.
+// `kOfBools` computes bools. Which of two zeros LibTorch returns depends on the place of the element.
 template <MachineOp kOp, MachineOp kOfBools>
 Result write_extremum(RuleArguments& args) {
   const Type dtype = args.promoted({0, 1});
   if (!dtype) {
     return std::nullopt;
+  }
+  if (c10::isFloatingType(*dtype)) {
+    args.b.set_may_differ();
   }
   return args.done(args.b.apply(*dtype == at::kBool ? kOfBools : kOp, args.rounded(0, *dtype), args.rounded(1, *dtype)),
                    *dtype);
@@ -104,6 +107,7 @@ Result write_lerp(RuleArguments& args) {
       (args.is_tensor(2) && args.type(2) != dtype)) {
     return std::nullopt;
   }
+  args.b.set_may_differ();  // the sign of zero depends on the place of the element
   const Element self = args.as(0, dtype);
   const Element end = args.as(1, dtype);
   const Element weight = args.as(2, dtype);
@@ -135,7 +139,7 @@ Result write_pow(RuleArguments& args) {
     return power(args.as(0, dtype));
   }
   if (c10::isReducedFloatingType(dtype) && (*exponent == 3 || *exponent == -2)) {
-    args.b.set_may_round();  // LibTorch rounds the square on some CPUs
+    args.b.set_may_differ();  // LibTorch rounds the square on some CPUs
   }
   return args.function(power);
 }

@@ -28,7 +28,8 @@ Result write_shift(RuleArguments& args) {
   return args.select(is_within, shifted, beyond);
 }
 
-// The larger or smaller operand; a number rather than NaN.
+// The larger or smaller operand; a number rather than NaN. Which of two zeros LibTorch returns depends on the place of the
+// element.
 template <MachineOp kOp>
 Result write_extremum_of_numbers(RuleArguments& args) {
   const Type dtype = args.promoted({0, 1});
@@ -41,6 +42,7 @@ Result write_extremum_of_numbers(RuleArguments& args) {
   if (!c10::isFloatingType(*dtype)) {
     return extremum;
   }
+  args.b.set_may_differ();
   return args.done(args.select(args.different(a, a), c, args.select(args.different(c, c), a, extremum)), *dtype);
 }
 

@@ -80,7 +80,7 @@ Result write_div(RuleArguments& args) {
   if (c10::isReducedFloatingType(*dtype)) {
     return std::nullopt;
   }
-  args.b.set_may_round();  // LibTorch's quotients in vectors have NaN where they overflow
+  args.b.set_may_differ();  // LibTorch's quotients in vectors have NaN where they overflow
   return is_floor ? floor_of_quotient(args, a, c) : args.b.apply(MachineOp::kTrunc, args.div(a, c));
 }
 

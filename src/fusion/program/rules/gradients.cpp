@@ -25,8 +25,13 @@ Element sigmoid_of(RuleArguments& args, Element x) {
 
 Element one_minus(RuleArguments& args, Element x) { return args.sub(args.literal(1, x), x); }
 
+// Says that the place of the element decides what LibTorch computes for an operand of NaN: its vectors compare otherwise
+// than its scalars.
+void differs_at_nan(RuleArguments& args) { args.b.set_may_differ(); }
+
 // Returns `inside` where low < x < high, and 0 elsewhere.
 Element between(RuleArguments& args, Element x, Element low, Element high, Element inside) {
+  differs_at_nan(args);
   const Element is_inside = args.b.apply(MachineOp::kAnd, args.less(low, x), args.less(x, high));
   return args.select(is_inside, inside, args.literal(0, x));
 }
@@ -38,7 +43,7 @@ Result write_sigmoid_backward(RuleArguments& args) {
 
 // tanh_backward(grad, output)
 Result write_tanh_backward(RuleArguments& args) {
-  args.b.set_may_round();  // LibTorch rounds the square of elements at the end
+  args.b.set_may_differ();  // LibTorch rounds the square of elements at the end
   return write_gradient(args, [&](Element grad, Element y) {
     return args.mul(grad, args.b.apply(MachineOp::kFma, args.b.apply(MachineOp::kNeg, y), y, args.literal(1, y)));
   });
@@ -96,7 +101,7 @@ Result write_elu_backward(RuleArguments& args) {
       (args[4].constant.toBool() && !(*args.number(1) >= 0))) {
     return std::nullopt;
   }
-  args.b.set_may_round();  // LibTorch multiplies in another order in vectors
+  args.b.set_may_differ();  // LibTorch multiplies in another order in vectors
   const double below = *args.number(1) * *args.number(2);
   const double input_scale = *args.number(3);
   return write_gradient(
@@ -140,6 +145,7 @@ Result write_hardsigmoid_backward(RuleArguments& args) {
 
 // hardswish_backward(grad, self)
 Result write_hardswish_backward(RuleArguments& args) {
+  differs_at_nan(args);
   return write_gradient(args, [&](Element grad, Element x) {
     const Element inside = args.mul(grad, args.add(args.div(x, args.literal(3, x)), args.literal(0.5, x)));
     const Element is_low = args.b.apply(MachineOp::kLessEqual, x, args.literal(-3, x));
@@ -151,6 +157,7 @@ Result write_hardswish_backward(RuleArguments& args) {
 // hardshrink_backward(grad, self, lambd) and softshrink_backward: 0 where -lambd <= self <= lambd. LibTorch's vectors and
 // its scalars differ where `lambd` is NaN.
 Result write_shrink_backward(RuleArguments& args) {
+  differs_at_nan(args);
   return !args.is_number(2) || std::isnan(*args.number(2))
              ? std::nullopt
              : write_gradient(args, [&](Element grad, Element x) {
@@ -201,6 +208,7 @@ Result write_logit_backward(RuleArguments& args) {
   if ((!args.is_none(2) && !args.is_number(2)) || c10::isReducedFloatingType(args.type(0))) {
     return std::nullopt;
   }
+  differs_at_nan(args);
   const bool is_bounded = args.is_number(2) && *args.number(2) >= 0;
   return write_gradient(args, [&](Element grad, Element x) {
     const Element low = is_bounded ? args.as(2, args.type(0)) : args.literal(0, x);

@@ -106,6 +106,10 @@ Result write_bounded(RuleArguments& args, size_t low, size_t high) {
   if (!dtype || *dtype == at::kBool || (low == kNoBound && high == kNoBound)) {
     return std::nullopt;
   }
+  const auto is_tensor = [&](size_t bound) { return bound != kNoBound && args.is_tensor(bound); };
+  if (c10::isFloatingType(*dtype) && (is_tensor(low) || is_tensor(high))) {
+    args.b.set_may_differ();  // of two zeros, the place of the element decides
+  }
   Element value = args.as(0, *dtype);
   if (low != kNoBound && !args.is_none(low)) {
     value = args.b.apply(MachineOp::kMax, args.rounded(low, *dtype), value);
