@@ -55,6 +55,7 @@ bool may_write_operand(const Node& node, size_t index) {
 
 Effects effects_of(const Node& node) {
   Effects effects = node.op().all_effects;
+  effects.external |= node.attribute(attr::kKeptError) != nullptr;
   if (effects.writes && !node.op().written_if.empty() && rules_out_unmarked_writes(node)) {
     effects.writes = false;
     for (size_t i = 0; i < node.schema()->arguments().size(); ++i) {

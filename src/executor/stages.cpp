@@ -37,6 +37,7 @@
 #include "passes/simplify/check_inplace.h"
 #include "passes/simplify/eliminate_common_nodes.h"
 #include "passes/simplify/hoist_attribute_reads.h"
+#include "passes/simplify/keep_errors.h"
 #include "passes/simplify/pool_constants.h"
 #include "passes/simplify/simplify.h"
 
@@ -150,7 +151,11 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
       settings.optimize && !settings.limits.is_exact && (!records || settings.min_differentiable_nodes > 0);
   const auto derive_facts = [&] {
     runner.run(
-        "propagate_facts", [&given](Graph& known) { return propagate_facts(known, given, KnownNumbers::kFold); }, graph);
+        "propagate_facts",
+        [&given](Graph& known) {
+          return keep_errors(known, [&] { return propagate_facts(known, given, KnownNumbers::kFold); });
+        },
+        graph);
   };
   runner.run("refine_optional_tensors", [&given](Graph& known) { return refine_optional_tensors(known, given); }, graph);
   if (given.autocast) {

@@ -42,6 +42,8 @@ inline const c10::Symbol kValue = c10::Symbol::attr("value");
 inline const c10::Symbol kShared = c10::Symbol::attr("shared");
 // 1 on a node that runs with the caller's autocast on, in a plan that runs without it.
 inline const c10::Symbol kAutocast = c10::Symbol::attr("autocast");
+// 1 on a node that runs for its error alone (passes/simplify/keep_errors.h).
+inline const c10::Symbol kKeptError = c10::Symbol::attr("kept_error");
 // The key of the gradient that was recorded for a node (autodiff/rules/gradient_rule.h). It is not printed.
 inline const c10::Symbol kRecordedGradient = c10::Symbol::attr("recorded_gradient");
 }  // namespace attr
