@@ -4,8 +4,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/Allocator.h>
-#include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
@@ -13,17 +11,6 @@
 
 namespace sconce::testing {
 namespace {
-
-class ToyMemory final : public c10::Allocator {
- public:
-  c10::DataPtr allocate(size_t bytes) override {
-    c10::DataPtr host = c10::GetCPUAllocator()->allocate(bytes);
-    void* const data = host.get();
-    return {data, host.release_context(), raw_deleter(), kToy};
-  }
-  c10::DeleterFnPtr raw_deleter() const override { return c10::GetCPUAllocator()->raw_deleter(); }
-  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
-};
 
 // One device, one stream.
 class ToyGuard final : public c10::impl::DeviceGuardImplInterface {
@@ -57,18 +44,9 @@ const bool has_hooks = [] {
   return true;
 }();
 
-// Returns a storage of the device over the memory of one of the host, which it keeps alive.
-c10::Storage storage_on_toy(const c10::Storage& host, c10::Device device) {
-  auto owner = std::make_unique<c10::Storage>(host);
-  void* const data = owner->mutable_data();
-  c10::DataPtr memory(data, owner.release(), [](void* held) { delete static_cast<c10::Storage*>(held); }, device);
-  return {c10::Storage::use_byte_size_t(), host.nbytes(), std::move(memory), c10::GetAllocator(kToy.type()),
-          /*resizable=*/true};
-}
-
 struct CallOnHost final : c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
-    call_on_host(op, *stack, {.device = kToy.type(), .place = storage_on_toy});
+    call_on_host(op, *stack, {.device = kToy.type(), .place = storage_over});
   }
 };
 
@@ -81,7 +59,7 @@ struct ToyRegistrations {
   }
   ~ToyRegistrations() { c10::SetAllocator(kToy.type(), nullptr); }
 
-  ToyMemory memory;
+  HostAllocator memory{[] { return kToy; }};
   torch::Library operators{torch::Library::IMPL, "_", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__};
   torch::Library copies{torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__};
 };

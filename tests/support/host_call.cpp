@@ -219,6 +219,22 @@ torch::jit::Stack borrowed_operands(const c10::OperatorHandle& op, const torch::
   return operands;
 }
 
+c10::DataPtr HostAllocator::allocate(size_t bytes) {
+  c10::DataPtr host = c10::GetCPUAllocator()->allocate(bytes);
+  void* const data = host.get();
+  return {data, host.release_context(), raw_deleter(), current_()};
+}
+
+c10::DeleterFnPtr HostAllocator::raw_deleter() const { return c10::GetCPUAllocator()->raw_deleter(); }
+
+c10::Storage storage_over(const c10::Storage& host, c10::Device device) {
+  auto owner = std::make_unique<c10::Storage>(host);
+  void* const data = owner->mutable_data();
+  c10::DataPtr memory(data, owner.release(), [](void* held) { delete static_cast<c10::Storage*>(held); }, device);
+  return {c10::Storage::use_byte_size_t(), host.nbytes(), std::move(memory), c10::GetAllocator(device.type()),
+          /*resizable=*/true};
+}
+
 void call_on_host(const c10::OperatorHandle& op, torch::jit::Stack& stack, const HostMemory& memory) {
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);

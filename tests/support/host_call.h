@@ -3,6 +3,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/Storage.h>
 
@@ -31,6 +32,22 @@ torch::jit::Stack borrowed_operands(const c10::OperatorHandle& op, const torch::
 
 // Returns a tensor with the storage, and the form of another.
 at::Tensor tensor_over(c10::Storage storage, const at::Tensor& form);
+
+// Memory of the host that counts as the device's.
+class HostAllocator final : public c10::Allocator {
+ public:
+  // `current`: returns the thread's current device.
+  explicit HostAllocator(c10::Device (*current)()) : current_(current) {}
+  c10::DataPtr allocate(size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+ private:
+  c10::Device (*const current_)();
+};
+
+// Returns a storage on the device over the memory of one on the host, which it keeps alive.
+c10::Storage storage_over(const c10::Storage& host, c10::Device device);
 
 // Returns a storage over memory that it does not own.
 c10::Storage borrowed_storage(const void* data, size_t bytes, c10::Device device);
