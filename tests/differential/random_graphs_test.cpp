@@ -373,6 +373,7 @@ Seeds seeds(uint64_t share) {
 }
 
 constexpr size_t kMaxDisagreements = 5;  // reports are long
+constexpr uint64_t kManySeeds = 80;      // fewer tell nothing of shares
 
 TEST(RandomGraphs, AgreeWithTheInterpreterAsTheyAreAndAfterEachPass) {
   const Seeds range = seeds(1);
@@ -432,7 +433,7 @@ TEST(RandomGraphs, AgreeWithTheOptimisingExecutor) {
   }
   std::cout << "compared in " << peer_is_right << " of " << calls
             << " calls; in the others LibTorch disagrees with itself\n";
-  if (range.count > 1) {
+  if (range.count >= kManySeeds) {
     EXPECT_GE(peer_is_right * 2, calls);
   }
 }
@@ -457,7 +458,7 @@ void expect_agreement_of_recorded(const std::string& test, CheckGraph check_grap
     }
   }
   std::cout << replayed << " of " << calls << " calls have a plan\n";
-  if (range.count > 1) {
+  if (range.count >= kManySeeds) {
     EXPECT_GE(replayed * 5, calls);
   }
 }
