@@ -1,16 +1,33 @@
 #include "fusion/group_compilers.h"
 
 #include "fusion/cpu/cpu_nests.h"
-#include "fusion/group/group_rows.h"
 #include "fusion/group_kernel.h"
 #include "fusion/program/kernel_width.h"
 #include "fusion/program/nest_backend.h"
+#include "fusion/program/reductions.h"
 #include "kernels/clamped_convolution.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sconce {
 namespace {
+
+bool reductions(const Node& node) {
+  if (node.schema() == nullptr || !may_reduce(node.op())) {
+    return false;
+  }
+  const TensorFacts* facts = node.input(0)->facts();
+  const size_t rank = facts != nullptr && facts->sizes ? facts->sizes->size() : DimSet().size();
+  return reduction_of(node, static_cast<int64_t>(rank)).has_value();
+}
+
+// Returns whether the group may compute some rows without the others: it reduces no dimensions, and is no convolution with
+// what clamps it. Whether it can is known when it is prepared (PreparedKernel::takes_rows).
+bool may_take_rows(const NodeGroup& group) {
+  return group.writes.empty() && !is_known_convolution(*group.nodes.front()) &&
+         std::none_of(group.nodes.begin(), group.nodes.end(), [](const Node* node) { return reductions(*node); });
+}
 
 class KernelsOfGroups final : public GroupCompiler {
  public:

@@ -1,7 +1,6 @@
 #include "fusion/group_kernel.h"
 
 #include "analysis/effects.h"
-#include "fusion/flat_operands.h"
 #include "fusion/group/group_shapes.h"
 #include "fusion/group/known_dtypes.h"
 #include "fusion/nest_writer.h"

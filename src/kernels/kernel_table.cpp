@@ -16,7 +16,6 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_convolution_kernels(rows);
     add_convolution_gradient_kernels(rows);
     add_pool_kernels(rows);
-    add_window_pool_kernels(rows);
     add_attention_kernels(rows);
     return rows;
   }();

@@ -25,7 +25,6 @@ void add_product_kernels(KernelTable& table);
 void add_convolution_kernels(KernelTable& table);
 void add_convolution_gradient_kernels(KernelTable& table);
 void add_pool_kernels(KernelTable& table);
-void add_window_pool_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 
 }  // namespace sconce

@@ -70,7 +70,6 @@ REWRITES = {
     "src/kernels/batch_norms.cpp": "the table of prepared operators: batch norms and their gradients",
     "src/kernels/convolution_gradients.cpp": "the table of prepared operators: gradients of convolutions",
     "src/kernels/convolutions.cpp": "the table of prepared operators: convolutions",
-    "src/kernels/pools.cpp": "the table of prepared operators: pools",
     "src/kernels/layer_norms.cpp": "the table of prepared operators: layer norms and their gradients",
     "src/kernels/window_pools.cpp": "the table of prepared operators: pools over windows",
     "src/kernels/joins.cpp": "the table of prepared operators: joins",
