@@ -38,25 +38,15 @@ class AutocastStep final : public Step {
   StepPtr step_;
 };
 
-class AutocastCastStep final : public CallStep {
- public:
-  AutocastCastStep(const Node& node, Operands operands, Registers results)
-      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    const auto dtype = static_cast<c10::ScalarType>(frame.stack[1].toInt());
-    frame.stack = {at::autocast::cached_cast(dtype, frame.stack[0].toTensor(), at::kCPU)};
-    pop_results(frame);
-  }
-};
-
 }  // namespace
 
 StepPtr make_autocast_step(StepPtr step) { return std::make_unique<AutocastStep>(std::move(step)); }
 
 StepPtr make_autocast_cast_step(const Node& node, Operands operands, Registers results) {
-  return std::make_unique<AutocastCastStep>(node, std::move(operands), std::move(results));
+  return make_stack_step(node, std::move(operands), std::move(results), [](Frame& frame) {
+    const auto dtype = static_cast<c10::ScalarType>(frame.stack[1].toInt());
+    frame.stack = {at::autocast::cached_cast(dtype, frame.stack[0].toTensor(), at::kCPU)};
+  });
 }
 
 }  // namespace sconce

@@ -9,7 +9,6 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <array>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -19,19 +18,13 @@ namespace sconce {
 namespace {
 
 // The registry's implementation takes one argument. Given two, it uses the class's name as the message.
-class RaiseStep final : public CallStep {
- public:
-  RaiseStep(const Node& node, Operands operands) : CallStep(node, std::move(operands), {}, false) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    std::optional<std::string> python_class;
-    if (operand_count() > 1) {
-      python_class = frame.stack[1].toOptional<std::string>();
-    }
-    throw ScriptError(frame.stack[0].toStringRef(), python_class, {});
+void raise_exception(const Frame& frame) {
+  std::optional<std::string> python_class;
+  if (frame.stack.size() > 1) {
+    python_class = frame.stack[1].toOptional<std::string>();
   }
-};
+  throw ScriptError(frame.stack[0].toStringRef(), python_class, {});
+}
 
 // aten::warn: each place warns once, as in Python. LibTorch's interpreter implements it itself.
 class WarnStep final : public CallStep {
@@ -157,32 +150,6 @@ class ToListStep final : public CallStep {
   }
 };
 
-// An operator whose kernel in LibTorch is wrong for some operands. Handles these operands before the kernel gets
-// them.
-class ForestalledStep final : public CallStep {
- public:
-  // Inspects the operands. Returns whether it has replaced them by the results.
-  using Forestall = std::function<bool(torch::jit::Stack&)>;
-
-  ForestalledStep(const Node& node, Operands operands, Registers results, Forestall forestall)
-      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false),
-        forestall_(std::move(forestall)),
-        operation_(node.op().registered->getOperation()) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    if (!forestall_(frame.stack)) {
-      operation_(frame.stack);
-    }
-    pop_results(frame);
-  }
-
- private:
-  const Forestall forestall_;
-  // Stateless; LibTorch's call is not const.
-  mutable torch::jit::Operation operation_;
-};
-
 // Extending a list by itself: the kernel reads elements that it has moved away.
 bool forestall_extension_by_itself(torch::jit::Stack& operands) {
   if (operands[0].is(operands[1])) {
@@ -212,12 +179,19 @@ bool forestall_missing_dtype(const Op& op, torch::jit::Stack& operands) {
 }  // namespace
 
 StepPtr make_builtin_step(const Node& node, const Operands& operands, const Registers& results) {
-  const auto forestalled = [&](ForestalledStep::Forestall forestall) {
-    return std::make_unique<ForestalledStep>(node, operands, results, std::move(forestall));
+  // An operator whose kernel in LibTorch is wrong for some operands. `forestall` handles these before the kernel gets them,
+  // and returns whether it has replaced them by the results.
+  const auto forestalled = [&](auto forestall) {
+    const auto run = [forestall, operation = node.op().registered->getOperation()](Frame& frame) mutable {
+      if (!forestall(frame.stack)) {
+        operation(frame.stack);
+      }
+    };
+    return make_stack_step(node, operands, results, run);
   };
   const Op& op = node.op();
   switch (op.opcode) {
-    case Opcode::kRaise: return std::make_unique<RaiseStep>(node, operands);
+    case Opcode::kRaise: return make_stack_step(node, operands, {}, raise_exception);
     case Opcode::kWarn: return std::make_unique<WarnStep>(node, operands);
     case Opcode::kToList: return std::make_unique<ToListStep>(node, operands, results);
     case Opcode::kAutocastCast: return make_autocast_cast_step(node, operands, results);

@@ -67,35 +67,6 @@ class LessThan {
   Callees& callees_;
 };
 
-class SortStep final : public CallStep {
- public:
-  SortStep(const Node& node, Operands operands, Registers results, Callees& callees)
-      : CallStep(node, std::move(operands), std::move(results), false),
-        returns_copy_(node.opcode() == Opcode::kSorted),
-        callees_(callees) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    const bool reverse = frame.stack.size() > 1 && frame.stack[1].toBool();
-    c10::List<c10::IValue> list = frame.stack[0].toList();
-    if (returns_copy_) {
-      list = list.copy();
-    }
-    const LessThan less(callees_);
-    std::sort(list.begin(), list.end(),
-              [&](const c10::IValue& a, const c10::IValue& b) { return reverse ? less(b, a) : less(a, b); });
-    frame.stack.clear();
-    if (returns_copy_) {
-      frame.stack.emplace_back(std::move(list));
-    }
-    pop_results(frame);
-  }
-
- private:
-  bool returns_copy_;
-  Callees& callees_;
-};
-
 // Returns whether the node sorts a list of objects, or of tuples that hold objects.
 bool sorts_objects(const Node& node) {
   if ((node.opcode() != Opcode::kSort && node.opcode() != Opcode::kSorted) || node.inputs().empty()) {
@@ -105,17 +76,30 @@ bool sorts_objects(const Node& node) {
   return list && holds_objects(list->getElementType());
 }
 
-// Makes the step. LibTorch's operator compares objects by running `__lt__` on its executor (rule R7); this step runs it on a
-// plan. As in LibTorch, the order is that of std::sort: the order of equal elements is unspecified, but always the same.
-// Requires sorts_objects(node).
-StepPtr make_sort_step(const Node& node, Operands operands, Registers results, Callees& callees) {
-  return std::make_unique<SortStep>(node, std::move(operands), std::move(results), callees);
+// LibTorch's operator compares objects by running `__lt__` on its executor (rule R7); this step runs it on a plan. As in
+// LibTorch, the order is that of std::sort: the order of equal elements is unspecified, but always the same.
+auto sort_of(const Node& node, Callees& callees) {
+  return [returns_copy = node.opcode() == Opcode::kSorted, &callees](Frame& frame) {
+    const bool reverse = frame.stack.size() > 1 && frame.stack[1].toBool();
+    c10::List<c10::IValue> list = frame.stack[0].toList();
+    if (returns_copy) {
+      list = list.copy();
+    }
+    const LessThan less(callees);
+    std::sort(list.begin(), list.end(),
+              [&](const c10::IValue& a, const c10::IValue& b) { return reverse ? less(b, a) : less(a, b); });
+    frame.stack.clear();
+    if (returns_copy) {
+      frame.stack.emplace_back(std::move(list));
+    }
+  };
 }
 
 // Finds a function's plan without a lookup, as long as it is the same as the last time.
 class CalleeCache {
  public:
   explicit CalleeCache(Callees& callees) : callees_(callees) {}
+  CalleeCache(CalleeCache&& other) noexcept : callees_(other.callees_) {}
 
   const Callee& find(torch::jit::Function& function) const {
     const Callee* last = last_.load(std::memory_order_acquire);
@@ -134,41 +118,6 @@ class CalleeCache {
 torch::jit::Function& method_of(const c10::IValue& object, const std::string& name) {
   return object.toObjectRef().type()->getMethod(name);
 }
-
-class FunctionCallStep final : public CallStep {
- public:
-  // The first operand of a prim::CallFunction is the function itself.
-  FunctionCallStep(const Node& node, Operands operands, Registers results, torch::jit::Function& function, Callees& callees)
-      : CallStep(node, std::move(operands), std::move(results), false), function_(function), callees_(callees) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    call(callees_.find(function_), frame.stack);
-    pop_results(frame);
-  }
-
- private:
-  torch::jit::Function& function_;
-  CalleeCache callees_;
-};
-
-class MethodCallStep final : public CallStep {
- public:
-  MethodCallStep(const Node& node, Operands operands, Registers results, Callees& callees)
-      : CallStep(node, std::move(operands), std::move(results), false),
-        name_(node.attribute_as<std::string>(attr::kName)),
-        callees_(callees) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    call(callees_.find(method_of(frame.stack.front(), name_)), frame.stack);
-    pop_results(frame);
-  }
-
- private:
-  std::string name_;
-  CalleeCache callees_;
-};
 
 // `with` blocks: an entered context is left once, by its prim::Exit or by the exception that ends the run.
 class EnterStep final : public CallStep, public ContextManager {
@@ -195,82 +144,31 @@ class EnterStep final : public CallStep, public ContextManager {
   CalleeCache exit_;
 };
 
-class ExitStep final : public CallStep {
- public:
-  ExitStep(const Node& node, Operands operands, Registers results)
-      : CallStep(node, std::move(operands), std::move(results), false) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    frame.stack.clear();
-    EnteredContext context = std::move(frame.entered.back());
-    frame.entered.pop_back();
-    frame.stack.push_back(context.manager->leave(std::move(context.object)));
-    pop_results(frame);
-  }
-};
-
-class ForkStep final : public CallStep {
- public:
-  ForkStep(const Node& node, Operands operands, Registers results, std::shared_ptr<Program> body, const Callees& callees)
-      : CallStep(node, std::move(operands), std::move(results), false),
-        type_(node.output()->type()->expectRef<c10::FutureType>().getElementType()),
-        body_(std::move(body)),
-        callees_(callees) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
+auto fork_of(const Node& node, std::shared_ptr<Program> program, const Callees& callees) {
+  const c10::TypePtr type = node.output()->type()->expectRef<c10::FutureType>().getElementType();
+  return [type, program = std::move(program), &callees](Frame& frame) {
     frame.stack = {
-        fork(type_, [body = body_.get(), arguments = std::move(frame.stack), use = callees_.users.use()]() mutable {
+        fork(type, [body = program.get(), arguments = std::move(frame.stack), use = callees.users.use()]() mutable {
           body->run(arguments);
           return std::move(arguments.front());
         })};
-    pop_results(frame);
-  }
+  };
+}
 
- private:
-  c10::TypePtr type_;
-  std::shared_ptr<Program> body_;
-  const Callees& callees_;
-};
-
-// Runs at its first `awaitable_wait`, on the waiting thread.
-class AwaitableStep final : public CallStep {
- public:
-  AwaitableStep(const Node& node, Operands operands, Registers results, std::shared_ptr<Program> body)
-      : CallStep(node, std::move(operands), std::move(results), false),
-        type_(node.output()->type()->expectRef<c10::AwaitType>().getElementType()),
-        body_(std::move(body)) {}
-
-  // An awaitable may never be waited for, so it must not keep the program alive, and the module must not wait for it.
-  void run(Frame& frame) const override {
-    push_operands(frame);
+// Runs at its first `awaitable_wait`, on the waiting thread. It may never be waited for, so it must not keep the program
+// alive, and the module must not wait for it.
+auto awaitable_of(const Node& node, std::shared_ptr<Program> program) {
+  const c10::TypePtr type = node.output()->type()->expectRef<c10::AwaitType>().getElementType();
+  return [type, program = std::move(program)](Frame& frame) {
     frame.stack = {c10::make_intrusive<c10::ivalue::Await>(
-        type_, [weak = std::weak_ptr<Program>(body_), arguments = std::move(frame.stack)]() mutable {
+        type, [weak = std::weak_ptr<Program>(program), arguments = std::move(frame.stack)]() mutable {
           const auto body = weak.lock();
           TORCH_CHECK(body != nullptr, "an awaitable is waited for after the module that made it is gone");
           body->run(arguments);
           return std::move(arguments.front());
         })};
-    pop_results(frame);
-  }
-
- private:
-  c10::TypePtr type_;
-  std::shared_ptr<Program> body_;
-};
-
-class WaitStep final : public CallStep {
- public:
-  WaitStep(const Node& node, Operands operands, Registers results)
-      : CallStep(node, std::move(operands), std::move(results), false) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    frame.stack.front() = wait(frame.stack.front().toFuture());
-    pop_results(frame);
-  }
-};
+  };
+}
 
 // Returns the bytes left on this thread's stack.
 size_t stack_left() {
@@ -301,36 +199,43 @@ void call(const Callee& callee, torch::jit::Stack& stack) {
 }
 
 Expected<StepPtr> make_call_step(const Node& node, Operands operands, Registers results, Callees* callees) {
+  const auto step = [&](auto run) { return make_stack_step(node, std::move(operands), std::move(results), std::move(run)); };
   if (node.opcode() == Opcode::kWait) {
-    return StepPtr(std::make_unique<WaitStep>(node, std::move(operands), std::move(results)));
+    return step([](Frame& frame) { frame.stack.front() = wait(frame.stack.front().toFuture()); });
   }
   if (node.opcode() == Opcode::kExit) {
-    return StepPtr(std::make_unique<ExitStep>(node, std::move(operands), std::move(results)));
+    return step([](Frame& frame) {
+      frame.stack.clear();
+      EnteredContext context = std::move(frame.entered.back());
+      frame.entered.pop_back();
+      frame.stack.push_back(context.manager->leave(std::move(context.object)));
+    });
   }
   if (callees == nullptr) {
     return refusal_of(node, "a graph on its own cannot call: only the methods of a module can");
   }
   switch (node.opcode()) {
     case Opcode::kCallFunction: {
+      // The first operand is the function itself.
       torch::jit::Function* function = node.input(0)->type()->expectRef<c10::FunctionType>().function();
       operands.erase(operands.begin());
-      return StepPtr(std::make_unique<FunctionCallStep>(node, std::move(operands), std::move(results), *function, *callees));
+      return step([function, cache = CalleeCache(*callees)](Frame& frame) { call(cache.find(*function), frame.stack); });
     }
     case Opcode::kCallMethod:
-      return StepPtr(std::make_unique<MethodCallStep>(node, std::move(operands), std::move(results), *callees));
+      return step([name = node.attribute_as<std::string>(attr::kName), cache = CalleeCache(*callees)](Frame& frame) {
+        call(cache.find(method_of(frame.stack.front(), name)), frame.stack);
+      });
     case Opcode::kEnter:
       return StepPtr(std::make_unique<EnterStep>(node, std::move(operands), std::move(results), *callees));
     case Opcode::kSort:
-    case Opcode::kSorted: return make_sort_step(node, std::move(operands), std::move(results), *callees);
+    case Opcode::kSorted: return step(sort_of(node, *callees));
     default: {  // prim::fork and prim::awaitable
       auto body = callees->find(node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph));
       if (!body) {
         return body.refusal();
       }
-      if (node.opcode() == Opcode::kAwaitable) {
-        return StepPtr(std::make_unique<AwaitableStep>(node, std::move(operands), std::move(results), std::move(*body)));
-      }
-      return StepPtr(std::make_unique<ForkStep>(node, std::move(operands), std::move(results), std::move(*body), *callees));
+      return node.opcode() == Opcode::kAwaitable ? step(awaitable_of(node, std::move(*body)))
+                                                 : step(fork_of(node, std::move(*body), *callees));
     }
   }
 }

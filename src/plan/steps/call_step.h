@@ -39,7 +39,6 @@ class CallStep : public Step {
     }
     frame.stack.clear();
   }
-  size_t operand_count() const { return operands_.size(); }
   size_t result_count() const { return results_.size(); }
 
  private:
@@ -47,5 +46,27 @@ class CallStep : public Step {
   Operands operands_;
   Registers results_;
 };
+
+// Calls `run` with the frame, whose stack holds the operands; it leaves the results there.
+template <typename Run>
+class StackStep final : public CallStep {
+ public:
+  StackStep(const Node& node, Operands operands, Registers results, Run run)
+      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false), run_(std::move(run)) {}
+
+  void run(Frame& frame) const override {
+    push_operands(frame);
+    run_(frame);
+    pop_results(frame);
+  }
+
+ private:
+  mutable Run run_;  // stateless; the call of LibTorch's that it may hold is not const
+};
+
+template <typename Run>
+StepPtr make_stack_step(const Node& node, Operands operands, Registers results, Run run) {
+  return std::make_unique<StackStep<Run>>(node, std::move(operands), std::move(results), std::move(run));
+}
 
 }  // namespace sconce

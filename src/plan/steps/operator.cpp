@@ -82,23 +82,6 @@ class WorkspaceStep final : public DispatcherStep {
 };
 
 // A detach whose result is indistinguishable from its operand if no gradients are recorded. It is then left out.
-class DetachStep final : public CallStep {
- public:
-  DetachStep(const Node& node, Operands operands, Registers results, c10::OperatorHandle op)
-      : CallStep(node, std::move(operands), std::move(results), false), op_(std::move(op)) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    if (frame.autograd_use != AutogradUse::kNone) {
-      op_.callBoxed(frame.stack);
-    }
-    pop_results(frame);
-  }
-
- private:
-  c10::OperatorHandle op_;
-};
-
 // The result is another object over the same memory. This is observable if the object escapes or its identity is
 // read. (It is also observable if the operand's sizes change in place, which is known for the whole graph.)
 bool is_detach_for_gradients_alone(const Node& node) {
@@ -114,28 +97,6 @@ bool is_detach_for_gradients_alone(const Node& node) {
             }));
   });
 }
-
-class RegistryStep final : public CallStep {
- public:
-  RegistryStep(const Node& node, Operands operands, Registers results, torch::jit::Operation operation)
-      : CallStep(node, std::move(operands), std::move(results), false),
-        operation_(std::move(operation)),
-        needs_count_(node.schema()->is_vararg()) {}
-
-  void run(Frame& frame) const override {
-    push_operands(frame);
-    if (needs_count_) {
-      frame.stack.emplace_back(static_cast<int64_t>(operand_count()));
-    }
-    operation_(frame.stack);
-    pop_results(frame);
-  }
-
- private:
-  // Stateless; LibTorch's call is not const.
-  mutable torch::jit::Operation operation_;
-  bool needs_count_;
-};
 
 // Returns whether the dispatcher has a kernel to call when autograd is skipped: the backend's, or a composite one. Some
 // operators have only autograd's.
@@ -185,7 +146,11 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   }
   const Op& op = node.op();
   if (!sizes_may_change && is_detach_for_gradients_alone(node)) {
-    return StepPtr(std::make_unique<DetachStep>(node, std::move(operands), std::move(results), *op.dispatched));
+    return make_stack_step(node, std::move(operands), std::move(results), [detach = *op.dispatched](Frame& frame) {
+      if (frame.autograd_use != AutogradUse::kNone) {
+        detach.callBoxed(frame.stack);
+      }
+    });
   }
   if (op.dispatched) {
     const bool may_skip = runs_equally_below_autograd(node, is_exact);
@@ -206,8 +171,14 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   if (op.registered == nullptr || !op.registered->hasOperation()) {
     return refusal_of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
   }
-  return StepPtr(
-      std::make_unique<RegistryStep>(node, std::move(operands), std::move(results), op.registered->getOperation()));
+  const auto run = [operation = op.registered->getOperation(),
+                    is_vararg = node.schema()->is_vararg()](Frame& frame) mutable {
+    if (is_vararg) {
+      frame.stack.emplace_back(static_cast<int64_t>(frame.stack.size()));
+    }
+    operation(frame.stack);
+  };
+  return make_stack_step(node, std::move(operands), std::move(results), run);
 }
 
 }  // namespace sconce
