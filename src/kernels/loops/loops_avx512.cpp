@@ -1,0 +1,28 @@
+// The loops with vectors of 16 elements. CMake compiles this file for processors that have them.
+#ifdef __x86_64__
+#include "kernels/loops/vector_loops.h"
+
+namespace sconce {
+namespace {
+
+constexpr int kLanes = 16;
+constexpr int kRegisters = 32;
+#include "kernels/loops/vectors_code.h"
+
+#include "kernels/loops/depthwise_blocks_code.h"
+#include "kernels/loops/plane_loops_code.h"
+
+#include "kernels/loops/row_norms_code.h"
+
+#include "kernels/loops/direct_loops_code.h"
+
+#include "kernels/loops/softmax_rows_code.h"
+#include "kernels/loops/tiles_code.h"
+
+}  // namespace
+
+extern const VectorLoops kLoopsAvx512;
+constinit const VectorLoops kLoopsAvx512 = {make_tile_kernels(), make_softmax_rows(), &kDirectKernels};
+
+}  // namespace sconce
+#endif

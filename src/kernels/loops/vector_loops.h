@@ -1,0 +1,16 @@
+// The loops for one kind of vectors of the processor.
+#pragma once
+
+#include "kernels/loops/direct_loops.h"
+#include "kernels/loops/softmax_rows.h"
+#include "kernels/loops/tiles.h"
+
+namespace sconce {
+
+struct VectorLoops {
+  TileKernels tiles;
+  SoftmaxRows softmax_rows;
+  const DirectKernels* direct;  // null: there are none
+};
+
+}  // namespace sconce
