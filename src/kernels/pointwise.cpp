@@ -88,8 +88,8 @@ class UnaryKernel final : public PreparedKernel {
   std::optional<PlacedOp<Op>> op_;
 };
 
-// ---- (self, number, …): `Numbers` of them
-template <class Op, size_t Numbers>
+// ---- (self, number, …): `Numbers` of them. Comparisons compare with the number as a tensor.
+template <class Op, size_t Numbers, bool kCompares = false>
 class UnaryWithNumbersKernel final : public PreparedKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
@@ -101,6 +101,9 @@ class UnaryWithNumbersKernel final : public PreparedKernel {
     }
     op_.emplace(results[0]);
     std::apply([&](const auto&... number) { op_->meta(arguments.tensor(0), number...); }, numbers_);
+    if (kCompares) {
+      return is_reusable(*op_, /*number=*/2);
+    }
     // The clamps copy an operand to the dtype of the result.
     return is_reusable(*op_) && results[0].tensor().scalar_type() == arguments.tensor(0).scalar_type();
   }
@@ -113,29 +116,6 @@ class UnaryWithNumbersKernel final : public PreparedKernel {
  private:
   std::optional<PlacedOp<Op>> op_;
   std::array<Scalar, Numbers> numbers_;
-};
-
-// ---- (self, number) for comparisons, which compare with the number as a tensor
-template <class Op>
-class CompareWithNumberKernel final : public PreparedKernel {
- public:
-  bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    if (!arguments.value(1).isScalar()) {
-      return false;
-    }
-    number_ = arguments.value(1).toScalar();
-    op_.emplace(results[0]).meta(arguments.tensor(0), number_);
-    return is_reusable(*op_, /*number=*/2);
-  }
-  void run(const KernelArguments& arguments, KernelResults results) override {
-    op_->_unsafe_set_arg_data(0, results[0].data);
-    op_->_unsafe_set_arg_data(1, arguments.data(0));
-    op_->impl(arguments.tensor(0), number_, results[0].tensor());
-  }
-
- private:
-  std::optional<PlacedOp<Op>> op_;
-  Scalar number_;
 };
 
 // ---- clamps to constants of the operator
@@ -234,47 +214,32 @@ class TwoOperands {
   int number_ = -1;  // the operand of the iterator that is a number
 };
 
-template <class Op>
+// (self, other), or with `Alphas` (self, other, alpha); rsub has the operands exchanged
+template <class Op, size_t Alphas = 0, bool kExchanged = false>
 class BinaryKernel final : public PreparedKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    if (!operands_.prepare(arguments, 0, 1)) {
+    if (!operands_.prepare(arguments, kExchanged ? 1 : 0, kExchanged ? 0 : 1) ||
+        (Alphas > 0 && !arguments.value(2).isScalar())) {
       return false;
     }
-    op_.emplace(results[0]).meta(operands_.left(), operands_.right());
+    for (Scalar& alpha : alpha_) {
+      alpha = arguments.value(2).toScalar();
+    }
+    op_.emplace(results[0]);
+    std::apply([&](const auto&... alpha) { op_->meta(operands_.left(), operands_.right(), alpha...); }, alpha_);
     return is_reusable(*op_, operands_.number());
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
     operands_.point(*op_, arguments, results[0]);
-    op_->impl(operands_.left(), operands_.right(), results[0].tensor());
+    std::apply([&](const auto&... alpha) { op_->impl(operands_.left(), operands_.right(), alpha..., results[0].tensor()); },
+               alpha_);
   }
 
  private:
   std::optional<PlacedOp<Op>> op_;
   TwoOperands operands_;
-};
-
-// ---- (self, other, alpha); rsub has the operands exchanged
-template <class Op, bool kExchanged = false>
-class BinaryWithAlphaKernel final : public PreparedKernel {
- public:
-  bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    if (!operands_.prepare(arguments, kExchanged ? 1 : 0, kExchanged ? 0 : 1) || !arguments.value(2).isScalar()) {
-      return false;
-    }
-    alpha_ = arguments.value(2).toScalar();
-    op_.emplace(results[0]).meta(operands_.left(), operands_.right(), alpha_);
-    return is_reusable(*op_, operands_.number());
-  }
-  void run(const KernelArguments& arguments, KernelResults results) override {
-    operands_.point(*op_, arguments, results[0]);
-    op_->impl(operands_.left(), operands_.right(), alpha_, results[0].tensor());
-  }
-
- private:
-  std::optional<PlacedOp<Op>> op_;
-  TwoOperands operands_;
-  Scalar alpha_;
+  std::array<Scalar, Alphas> alpha_;
 };
 
 // LibTorch's own gelu calls oneDNN, whose set-up takes 10 µs. The results differ by at most 2 ulp.
@@ -355,18 +320,18 @@ void add_pointwise_kernels(KernelTable& table) {
   add("aten::elu", "", make_kernel<UnaryWithNumbersKernel<structured_elu_out, 3>>);
   add("aten::softplus", "", make_kernel<UnaryWithNumbersKernel<structured_softplus_out, 2>>);
   for (const char* overload : {"Tensor", "Scalar"}) {
-    add("aten::add", overload, make_kernel<BinaryWithAlphaKernel<structured_ufunc_add_CPU>>);
-    add("aten::sub", overload, make_kernel<BinaryWithAlphaKernel<structured_sub_out>>);
-    add("aten::rsub", overload, make_kernel<BinaryWithAlphaKernel<structured_sub_out, true>>);
+    add("aten::add", overload, make_kernel<BinaryKernel<structured_ufunc_add_CPU, 1>>);
+    add("aten::sub", overload, make_kernel<BinaryKernel<structured_sub_out, 1>>);
+    add("aten::rsub", overload, make_kernel<BinaryKernel<structured_sub_out, 1, true>>);
     add("aten::mul", overload, make_kernel<BinaryKernel<structured_mul_out>>);
     add("aten::div", overload, make_kernel<BinaryKernel<structured_div_out>>);
   }
-  add("aten::lt", "Scalar", make_kernel<CompareWithNumberKernel<structured_lt_Scalar_out>>);
-  add("aten::le", "Scalar", make_kernel<CompareWithNumberKernel<structured_le_Scalar_out>>);
-  add("aten::gt", "Scalar", make_kernel<CompareWithNumberKernel<structured_gt_Scalar_out>>);
-  add("aten::ge", "Scalar", make_kernel<CompareWithNumberKernel<structured_ge_Scalar_out>>);
-  add("aten::eq", "Scalar", make_kernel<CompareWithNumberKernel<structured_eq_Scalar_out>>);
-  add("aten::ne", "Scalar", make_kernel<CompareWithNumberKernel<structured_ne_Scalar_out>>);
+  add("aten::lt", "Scalar", make_kernel<UnaryWithNumbersKernel<structured_lt_Scalar_out, 1, true>>);
+  add("aten::le", "Scalar", make_kernel<UnaryWithNumbersKernel<structured_le_Scalar_out, 1, true>>);
+  add("aten::gt", "Scalar", make_kernel<UnaryWithNumbersKernel<structured_gt_Scalar_out, 1, true>>);
+  add("aten::ge", "Scalar", make_kernel<UnaryWithNumbersKernel<structured_ge_Scalar_out, 1, true>>);
+  add("aten::eq", "Scalar", make_kernel<UnaryWithNumbersKernel<structured_eq_Scalar_out, 1, true>>);
+  add("aten::ne", "Scalar", make_kernel<UnaryWithNumbersKernel<structured_ne_Scalar_out, 1, true>>);
   add("aten::maximum", "", make_kernel<BinaryKernel<structured_maximum_out>>);
   add("aten::minimum", "", make_kernel<BinaryKernel<structured_minimum_out>>);
   add("aten::eq", "Tensor", make_kernel<BinaryKernel<structured_eq_Tensor_out>>);
