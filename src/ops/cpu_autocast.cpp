@@ -5,179 +5,56 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <string_view>
+#include <iterator>
+#include <sstream>
+#include <string>
 #include <unordered_set>
 
 namespace sconce {
 namespace {
 
-using Names = std::unordered_set<std::string_view>;
+// Operators of `aten`.
+class Names {
+ public:
+  explicit Names(const std::string& text) {
+    std::istringstream words(text);
+    names_.insert(std::istream_iterator<std::string>(words), {});
+  }
+  bool contains(const std::string& name) const { return name.starts_with("aten::") && names_.contains(name.substr(6)); }
+
+ private:
+  std::unordered_set<std::string> names_;
+};
 
 // The other operators with an autocast kernel for the CPU compute in float32 (aten/src/ATen/autocast_mode.cpp).
-const Names kReducedOps = {"aten::_addmm_activation",
-                           "aten::_convolution",
-                           "aten::_native_multi_head_attention",
-                           "aten::addbmm",
-                           "aten::addmm",
-                           "aten::baddbmm",
-                           "aten::bmm",
-                           "aten::conv1d",
-                           "aten::conv2d",
-                           "aten::conv3d",
-                           "aten::conv_tbc",
-                           "aten::conv_transpose1d",
-                           "aten::conv_transpose2d",
-                           "aten::conv_transpose3d",
-                           "aten::linalg_vecdot",
-                           "aten::linear",
-                           "aten::matmul",
-                           "aten::mkldnn_rnn_layer",
-                           "aten::mm",
-                           "aten::prelu",
-                           "aten::scaled_dot_product_attention"};
+const Names kReducedOps(R"(
+    _addmm_activation _convolution _native_multi_head_attention addbmm addmm baddbmm bmm conv1d conv2d conv3d conv_tbc
+    conv_transpose1d conv_transpose2d conv_transpose3d linalg_vecdot linear matmul mkldnn_rnn_layer mm prelu
+    scaled_dot_product_attention)");
 // These are cat and stack, and operators that give all their tensors to aten::cat.
-const Names kPromotedOps = {"aten::cat",    "aten::isin",       "aten::masked_scatter_backward",
-                            "aten::repeat", "aten::roll",       "aten::stack",
-                            "aten::tile",   "aten::unique_dim", "aten::unique_dim_consecutive"};
+const Names kPromotedOps(R"(
+    cat isin masked_scatter_backward repeat roll stack tile unique_dim unique_dim_consecutive)");
 
 // Composites, and operators with names of LibTorch's own, that call no operator with an autocast kernel.
 // tests/differential/registry_test.cpp watches what they call.
-const Names kPlainOps = {"aten::_autocast_to_full_precision",
-                         "aten::_autocast_to_reduced_precision",
-                         "aten::_convolution",
-                         "aten::_embedding_bag",
-                         "aten::_reshape_alias",
-                         "aten::_safe_softmax",
-                         "aten::_scaled_dot_product_flash_attention_for_cpu",
-                         "aten::_unique2",
-                         "aten::_unsafe_view",
-                         "aten::_weight_norm_interface",
-                         "aten::absolute",
-                         "aten::adaptive_avg_pool1d",
-                         "aten::adaptive_avg_pool2d",
-                         "aten::adaptive_max_pool1d",
-                         "aten::all",
-                         "aten::alpha_dropout",
-                         "aten::any",
-                         "aten::argsort",
-                         "aten::avg_pool1d",
-                         "aten::batch_norm",
-                         "aten::broadcast_tensors",
-                         "aten::broadcast_to",
-                         "aten::chunk",
-                         "aten::clip",
-                         "aten::clip_",
-                         "aten::contiguous",
-                         "aten::cosine_similarity",
-                         "aten::cumsum",
-                         "aten::diagonal",
-                         "aten::divide",
-                         "aten::divide_",
-                         "aten::dropout",
-                         "aten::dropout_",
-                         "aten::embedding_bag",
-                         "aten::expand_as",
-                         "aten::feature_dropout",
-                         "aten::flatten",
-                         "aten::float_power",
-                         "aten::gather",
-                         "aten::greater",
-                         "aten::greater_equal",
-                         "aten::group_norm",
-                         "aten::index_add",
-                         "aten::index_fill",
-                         "aten::index_select",
-                         "aten::instance_norm",
-                         "aten::is_complex",
-                         "aten::is_floating_point",
-                         "aten::is_leaf",
-                         "aten::is_nonzero",
-                         "aten::is_signed",
-                         "aten::isclose",
-                         "aten::isfinite",
-                         "aten::item",
-                         "aten::layer_norm",
-                         "aten::less",
-                         "aten::less_equal",
-                         "aten::log_sigmoid",
-                         "aten::log_softmax",
-                         "aten::logsumexp",
-                         "aten::mT",
-                         "aten::max",
-                         "aten::max_pool1d",
-                         "aten::max_pool2d",
-                         "aten::mean",
-                         "aten::median",
-                         "aten::meshgrid",
-                         "aten::min",
-                         "aten::moveaxis",
-                         "aten::movedim",
-                         "aten::multiply",
-                         "aten::multiply_",
-                         "aten::narrow",
-                         "aten::negative",
-                         "aten::not_equal",
-                         "aten::numpy_T",
-                         "aten::one_hot",
-                         "aten::outer",
-                         "aten::pairwise_distance",
-                         "aten::positive",
-                         "aten::ravel",
-                         "aten::relu6",
-                         "aten::relu6_",
-                         "aten::repeat_interleave",
-                         "aten::requires_grad_",
-                         "aten::reshape",
-                         "aten::reshape_as",
-                         "aten::result_type",
-                         "aten::rms_norm",
-                         "aten::rrelu",
-                         "aten::scatter",
-                         "aten::scatter_add",
-                         "aten::select",
-                         "aten::selu",
-                         "aten::selu_",
-                         "aten::size",
-                         "aten::softmax",
-                         "aten::sort",
-                         "aten::split",
-                         "aten::square",
-                         "aten::square_",
-                         "aten::squeeze",
-                         "aten::squeeze_",
-                         "aten::std",
-                         "aten::std_mean",
-                         "aten::stride",
-                         "aten::subtract",
-                         "aten::subtract_",
-                         "aten::sum",
-                         "aten::sum_to_size",
-                         "aten::swapaxes",
-                         "aten::swapdims",
-                         "aten::take_along_dim",
-                         "aten::tensor_split",
-                         "aten::to",
-                         "aten::transpose",
-                         "aten::true_divide",
-                         "aten::true_divide_",
-                         "aten::type_as",
-                         "aten::unbind",
-                         "aten::unflatten",
-                         "aten::upsample_bicubic2d",
-                         "aten::upsample_bilinear2d",
-                         "aten::upsample_linear1d",
-                         "aten::upsample_nearest1d",
-                         "aten::upsample_nearest2d",
-                         "aten::upsample_nearest3d",
-                         "aten::upsample_trilinear3d",
-                         "aten::var",
-                         "aten::var_mean",
-                         "aten::view_as",
-                         "aten::where"};
+const Names kPlainOps(R"(
+    _autocast_to_full_precision _autocast_to_reduced_precision _convolution _embedding_bag _reshape_alias _safe_softmax
+    _scaled_dot_product_flash_attention_for_cpu _unique2 _unsafe_view _weight_norm_interface absolute
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_max_pool1d all alpha_dropout any argsort avg_pool1d batch_norm
+    broadcast_tensors broadcast_to chunk clip clip_ contiguous cosine_similarity cumsum diagonal divide divide_ dropout
+    dropout_ embedding_bag expand_as feature_dropout flatten float_power gather greater greater_equal group_norm
+    index_add index_fill index_select instance_norm is_complex is_floating_point is_leaf is_nonzero is_signed isclose
+    isfinite item layer_norm less less_equal log_sigmoid log_softmax logsumexp mT max max_pool1d max_pool2d mean median
+    meshgrid min moveaxis movedim multiply multiply_ narrow negative not_equal numpy_T one_hot outer pairwise_distance
+    positive ravel relu6 relu6_ repeat_interleave requires_grad_ reshape reshape_as result_type rms_norm rrelu scatter
+    scatter_add select selu selu_ size softmax sort split square square_ squeeze squeeze_ std std_mean stride subtract
+    subtract_ sum sum_to_size swapaxes swapdims take_along_dim tensor_split to transpose true_divide true_divide_
+    type_as unbind unflatten upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d
+    upsample_nearest2d upsample_nearest3d upsample_trilinear3d var var_mean view_as where)");
 
 // Operators with kernels of their own that call operators with an autocast kernel; and index_copy, which promotes where
 // without autocast it raises.
-const Names kCallers = {"aten::index_copy", "aten::linalg_matrix_exp", "aten::linalg_pinv"};
+const Names kCallers("index_copy linalg_matrix_exp linalg_pinv");
 
 // Such variants call the functional operator.
 bool writes_out(const c10::FunctionSchema& schema) {
@@ -200,7 +77,7 @@ bool takes_tensors(const c10::FunctionSchema& schema) {
 }  // namespace
 
 CpuAutocast cpu_autocast_of(const Op& op) {
-  const std::string_view name = op.schema->name();
+  const std::string& name = op.schema->name();
   if (!op.dispatched) {
     // TorchScript's own. Those without an opcode may call any operator.
     const bool is_plain = op.opcode != Opcode::kOpaque || kPlainOps.contains(name) || !takes_tensors(*op.schema);
