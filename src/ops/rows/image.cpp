@@ -4,11 +4,10 @@
 namespace sconce {
 
 std::span<const OpRow> image_rows() {
+  using enum ResultDtype;
+  using enum Sharing;
   static const std::vector<OpRow> rows = {
-      {.name = "aten::adaptive_avg_pool1d",
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}},
-       .backward = R"(
+      {.name = "aten::adaptive_avg_pool1d", .results = kFresh, .result = {.dtypes = {kFirst}}, .backward = R"(
 if output_size[0] == 1:
     of_self = grad.expand(self.size()) / self.size(-1)
 else:
@@ -16,10 +15,10 @@ else:
 return (of_self,)
 )"},
       {.name = "aten::adaptive_avg_pool2d",
-       .results = Sharing::kFresh,
+       .results = kFresh,
        .layout = Layout::kImages,
        .backward_ignores_result = true,
-       .result = {.dtypes = {ResultDtype::kFirst}},
+       .result = {.dtypes = {kFirst}},
        .backward = R"(
 if output_size[0] == 1 and output_size[1] == 1:
     of_self = grad.expand(self.size()) / (self.size(-1) * self.size(-2))
@@ -27,10 +26,7 @@ else:
     of_self = torch._adaptive_avg_pool2d_backward(grad, self)
 return (of_self,)
 )"},
-      {.name = "aten::adaptive_avg_pool3d",
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}},
-       .backward = R"(
+      {.name = "aten::adaptive_avg_pool3d", .results = kFresh, .result = {.dtypes = {kFirst}}, .backward = R"(
 if output_size[0] == 1 and output_size[1] == 1 and output_size[2] == 1:
     of_self = grad.expand(self.size()) / (self.size(-1) * self.size(-2) * self.size(-3))
 else:
@@ -39,7 +35,7 @@ return (of_self,)
 )"},
       {.name = "aten::adaptive_max_pool2d", .backward = "(torch.adaptive_max_pool2d_backward(grad0, self, result1),)"},
       {.name = "aten::adaptive_max_pool3d", .backward = "(torch.adaptive_max_pool3d_backward(grad0, self, result1),)"},
-      {.name = "aten::avg_pool1d", .results = Sharing::kFresh, .result = {.dtypes = {ResultDtype::kFirst}}, .backward = R"(
+      {.name = "aten::avg_pool1d", .results = kFresh, .result = {.dtypes = {kFirst}}, .backward = R"(
 step = stride if len(stride) > 0 else kernel_size
 of_self = torch.avg_pool2d_backward(
     grad.unsqueeze(-2), self.unsqueeze(-2), [1, kernel_size[0]], [1, step[0]], [0, padding[0]],
@@ -49,7 +45,7 @@ return (of_self.squeeze(-2),)
       {.name = "aten::avg_pool2d",
        .layout = Layout::kImages,
        .backward_ignores_result = true,
-       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+       .result = {.dtypes = {kFirst}, .sizes = R"(
 def sizes(self: List[int], kernel_size: List[int], stride: List[int], padding: List[int], ceil_mode: bool):
     out = self.copy()
     for i in range(2):
@@ -74,8 +70,8 @@ return (torch.avg_pool3d_backward(
 )"},
       {.name = "aten::constant_pad_nd", .backward = "(torch.constant_pad_nd(grad, [-size for size in pad]),)"},
       {.name = "aten::max_pool1d",
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}},
+       .results = kFresh,
+       .result = {.dtypes = {kFirst}},
        .forward = R"(
 assert max_pool1d_accepts(self, kernel_size, stride, padding, dilation, ceil_mode), str(torch.max_pool1d(
     self, kernel_size, stride, padding, dilation, ceil_mode))
@@ -90,9 +86,9 @@ of_self = torch.max_pool2d_with_indices_backward(
 return (of_self.squeeze(-2),)
 )"},
       {.name = "aten::max_pool2d",
-       .results = Sharing::kFresh,
+       .results = kFresh,
        .layout = Layout::kImages,
-       .result = {.dtypes = {ResultDtype::kFirst}},
+       .result = {.dtypes = {kFirst}},
        .forward = "torch.max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)",
        .backward = R"(
 return (torch.max_pool2d_with_indices_backward(
@@ -103,8 +99,8 @@ return (torch.max_pool2d_with_indices_backward(
     grad0, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
 )"},
       {.name = "aten::max_pool3d",
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kFirst}},
+       .results = kFresh,
+       .result = {.dtypes = {kFirst}},
        .forward = "torch.max_pool3d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)",
        .backward = R"(
 return (torch.max_pool3d_with_indices_backward(
@@ -115,7 +111,7 @@ return (torch.max_pool3d_with_indices_backward(
     grad0, self, kernel_size, stride, padding, dilation, ceil_mode, result1),)
 )"},
       {.name = "aten::pad",
-       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+       .result = {.dtypes = {kFirst}, .sizes = R"(
 def sizes(self: List[int], pad: List[int]):
     out = self.copy()
     for i in range(len(pad) // 2):

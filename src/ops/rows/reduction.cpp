@@ -53,6 +53,9 @@ def sizes(element: float):
 }  // namespace
 
 std::span<const OpRow> reduction_rows() {
+  using enum Autocast;
+  using enum ResultDtype;
+  using enum Sharing;
   static const std::vector<OpRow> rows = {
       {.name = "aten::all", .overloads = {""}, .result = {.sizes = kScalarSizes}},
       {.name = "aten::amax", .result = {.sizes = kReducedSizes}, .backward = R"(
@@ -67,25 +70,23 @@ return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, 
       {.name = "aten::argmax", .result = {.sizes = kPositionSizes}},
       {.name = "aten::argmin", .result = {.sizes = kPositionSizes}},
       {.name = "aten::argsort", .result = {.keeps_sizes = true}},
-      {.name = "aten::cdist", .autocast = Autocast::kFull, .result = {.dtypes = {ResultDtype::kFloating}}},
-      {.name = "aten::cosine_similarity", .autocast = Autocast::kFull},
-      {.name = "aten::cumprod", .autocast = Autocast::kFullUnlessDtype, .result = {.keeps_sizes = true}},
+      {.name = "aten::cdist", .autocast = kFull, .result = {.dtypes = {kFloating}}},
+      {.name = "aten::cosine_similarity", .autocast = kFull},
+      {.name = "aten::cumprod", .autocast = kFullUnlessDtype, .result = {.keeps_sizes = true}},
       {.name = "aten::cummax", .result = {.keeps_sizes = true}},
       {.name = "aten::cummin", .result = {.keeps_sizes = true}},
       {.name = "aten::cumsum",
-       .autocast = Autocast::kFullUnlessDtype,
+       .autocast = kFullUnlessDtype,
        .result = {.keeps_sizes = true},
        .backward = "(grad if grad.dim() == 0 else grad.flip([dim]).cumsum(dim).flip([dim]),)"},
       {.name = "aten::dist",
-       .autocast = Autocast::kFull,
-       .result = {.dtypes = {ResultDtype::kPromoted}, .sizes = kScalarSizes},
+       .autocast = kFull,
+       .result = {.dtypes = {kPromoted}, .sizes = kScalarSizes},
        .recorded_gradient = true},
-      {.name = "aten::equal", .autocast = Autocast::kWidest},
-      {.name = "aten::frobenius_norm", .autocast = Autocast::kFull},
+      {.name = "aten::equal", .autocast = kWidest},
+      {.name = "aten::frobenius_norm", .autocast = kFull},
       {.name = "aten::isin", .overloads = {"Scalar_Tensor"}, .result = {.sizes = kNoSizes, .differs_on_meta = true}},
-      {.name = "aten::kthvalue",
-       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kInt64}},
-       .backward = kSelectionBackward},
+      {.name = "aten::kthvalue", .result = {.dtypes = {kFirst, kInt64}}, .backward = kSelectionBackward},
       {.name = "aten::linalg_vector_norm",
        .backward = R"(
 length = restored(result, dim, keepdim, self.dim())
@@ -93,22 +94,22 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, s
 )",
        .differentiable_if = "float(ord) == 2"},
       {.name = "aten::log_softmax",
-       .results = Sharing::kFresh,
-       .autocast = Autocast::kFullUnlessDtype,
+       .results = kFresh,
+       .autocast = kFullUnlessDtype,
        .result = {.keeps_sizes = true},
        .backward = "(torch._log_softmax_backward_data(grad, result, dim, result.dtype),)"},
       {.name = "aten::_log_softmax",
        .result = {.keeps_sizes = true},
        .backward = "(torch._log_softmax_backward_data(grad, result, dim, self.dtype),)"},
-      {.name = "aten::logsumexp", .result = {.dtypes = {ResultDtype::kFloating}, .sizes = kReducedSizes}, .backward = R"(
+      {.name = "aten::logsumexp", .result = {.dtypes = {kFloating}, .sizes = kReducedSizes}, .backward = R"(
 whole = restored(result, dim, keepdim, self.dim())
 return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
 )"},
       {.name = "aten::max",
        .overloads = {""},
-       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes},
+       .result = {.dtypes = {kFirst}, .sizes = kScalarSizes},
        .backward = kExtremeBackward},
-      {.name = "aten::max", .overloads = {"other"}, .results = Sharing::kFresh, .backward = R"(
+      {.name = "aten::max", .overloads = {"other"}, .results = kFresh, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
 return (torch.where(self < other, 0, half), torch.where(other < self, 0, half))
 )"},
@@ -122,22 +123,17 @@ return ((each / (self.numel() // max(each.numel(), 1))).expand(self.size()),)
        .layout = Layout::kReduces,
        .backward_ignores_result = true,
        .backward = "((grad / self.numel()).expand(self.size()),)"},
-      {.name = "aten::median",
-       .overloads = {"dim"},
-       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kInt64}},
-       .backward = kSelectionBackward},
+      {.name = "aten::median", .overloads = {"dim"}, .result = {.dtypes = {kFirst, kInt64}}, .backward = kSelectionBackward},
       {.name = "aten::min",
        .overloads = {""},
-       .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kScalarSizes},
+       .result = {.dtypes = {kFirst}, .sizes = kScalarSizes},
        .backward = kExtremeBackward},
-      {.name = "aten::min", .overloads = {"other"}, .results = Sharing::kFresh, .backward = R"(
+      {.name = "aten::min", .overloads = {"other"}, .results = kFresh, .backward = R"(
 half = torch.where(self == other, grad / 2, grad)
 return (torch.where(self > other, 0, half), torch.where(other > self, 0, half))
 )"},
       {.name = "aten::min", .overloads = {"dim"}, .backward = kSelectionBackward},
-      {.name = "aten::mode",
-       .result = {.dtypes = {ResultDtype::kFirst, ResultDtype::kInt64}},
-       .backward = kSelectionBackward},
+      {.name = "aten::mode", .result = {.dtypes = {kFirst, kInt64}}, .backward = kSelectionBackward},
       {.name = "aten::norm",
        .overloads = {"Scalar", "ScalarOpt_dtype"},
        .backward = "(grad * torch.where(result == 0, 0, self / result),)",
@@ -149,10 +145,10 @@ length = restored(result, dim, keepdim, self.dim())
 return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, self / length),)
 )",
        .differentiable_if = "p is None or float(p) == 2"},
-      {.name = "aten::nuclear_norm", .autocast = Autocast::kFull},
-      {.name = "aten::pdist", .autocast = Autocast::kFull, .result = {.dtypes = {ResultDtype::kFirst}}},
+      {.name = "aten::nuclear_norm", .autocast = kFull},
+      {.name = "aten::pdist", .autocast = kFull, .result = {.dtypes = {kFirst}}},
       {.name = "aten::prod",
-       .autocast = Autocast::kFullUnlessDtype,
+       .autocast = kFullUnlessDtype,
        .backward = R"(
 flat = self
 ones = torch.ones_like(flat.narrow(dim, 0, 1))
@@ -164,7 +160,7 @@ return ((grad if keepdim else grad.unsqueeze(dim)) * before * after,)
        .differentiable_if = "self.dim() > 0 and self.numel() > 0"},
       {.name = "aten::prod",
        .overloads = {""},
-       .autocast = Autocast::kFullUnlessDtype,
+       .autocast = kFullUnlessDtype,
        .backward = R"(
 flat = self.reshape([-1])
 ones = torch.ones_like(flat.narrow(0, 0, 1))
@@ -175,12 +171,12 @@ return ((grad * before * after).reshape(self.size()),)
 )",
        .differentiable_if = "self.numel() > 0"},
       {.name = "aten::renorm",
-       .autocast = Autocast::kFull,
-       .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
+       .autocast = kFull,
+       .result = {.dtypes = {kFirst}, .keeps_sizes = true},
        .recorded_gradient = true},
       {.name = "aten::softmax",
-       .results = Sharing::kFresh,
-       .autocast = Autocast::kFullOnCudaUnlessDtype,
+       .results = kFresh,
+       .autocast = kFullOnCudaUnlessDtype,
        .result = {.keeps_sizes = true},
        .backward = "(torch._softmax_backward_data(grad, result, dim, result.dtype),)"},
       {.name = "aten::_softmax",
@@ -190,69 +186,52 @@ return ((grad * before * after).reshape(self.size()),)
        .opcode = Opcode::kSort,
        .result = {.keeps_sizes = true},
        .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), True),)"},
-      {.name = "aten::std", .results = Sharing::kFresh},
-      {.name = "aten::std",
-       .overloads = {"correction"},
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kReal}},
-       .backward = R"(
+      {.name = "aten::std", .results = kFresh},
+      {.name = "aten::std", .overloads = {"correction"}, .results = kFresh, .result = {.dtypes = {kReal}}, .backward = R"(
 of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
 return (variance_gradient(of_variance, self, dim, 1.0 if correction is None else float(correction), keepdim),)
 )"},
-      {.name = "aten::std",
-       .overloads = {"dim"},
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kReal}},
-       .backward = R"(
+      {.name = "aten::std", .overloads = {"dim"}, .results = kFresh, .result = {.dtypes = {kReal}}, .backward = R"(
 of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
 return (variance_gradient(of_variance, self, dim, float(unbiased), keepdim),)
 )"},
-      {.name = "aten::std",
-       .overloads = {""},
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kReal}},
-       .backward = R"(
+      {.name = "aten::std", .overloads = {""}, .results = kFresh, .result = {.dtypes = {kReal}}, .backward = R"(
 of_variance = (grad / (result * 2)).masked_fill(result == 0, 0)
 return (variance_gradient(of_variance, self, None, float(unbiased), False),)
 )"},
       {.name = "aten::sum",
        .layout = Layout::kReduces,
-       .autocast = Autocast::kFullUnlessDtype,
+       .autocast = kFullUnlessDtype,
        .backward = "(restored(grad, dim, keepdim, self.dim()).expand(self.size()),)"},
       {.name = "aten::sum",
        .overloads = {""},
        .layout = Layout::kReduces,
-       .autocast = Autocast::kFullUnlessDtype,
+       .autocast = kFullUnlessDtype,
        .backward = "(grad.expand(self.size()),)"},
-      {.name = "aten::sum_to_size", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = R"(
+      {.name = "aten::sum_to_size", .result = {.dtypes = {kFirst}, .sizes = R"(
 def sizes(self: List[int], size: List[int]):
     return size
 )"}},
       {.name = "aten::topk",
        .backward = "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), True),)"},
-      {.name = "aten::trace",
-       .result = {.dtypes = {ResultDtype::kFloating}},
-       .backward = "(torch.trace_backward(grad, self.size()),)"},
-      {.name = "aten::var", .results = Sharing::kFresh},
+      {.name = "aten::trace", .result = {.dtypes = {kFloating}}, .backward = "(torch.trace_backward(grad, self.size()),)"},
+      {.name = "aten::var", .results = kFresh},
       {.name = "aten::var",
        .overloads = {"correction"},
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kReal}},
+       .results = kFresh,
+       .result = {.dtypes = {kReal}},
        .backward = "(variance_gradient(grad, self, dim, 1.0 if correction is None else float(correction), keepdim),)"},
       {.name = "aten::var",
        .overloads = {"dim"},
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kReal}},
+       .results = kFresh,
+       .result = {.dtypes = {kReal}},
        .backward = "(variance_gradient(grad, self, dim, float(unbiased), keepdim),)"},
       {.name = "aten::var",
        .overloads = {""},
-       .results = Sharing::kFresh,
-       .result = {.dtypes = {ResultDtype::kReal}},
+       .results = kFresh,
+       .result = {.dtypes = {kReal}},
        .backward = "(variance_gradient(grad, self, None, float(unbiased), False),)"},
-      {.name = "aten::var_mean",
-       .overloads = {"correction"},
-       .result = {.dtypes = {ResultDtype::kReal, ResultDtype::kFirst}},
-       .backward = R"(
+      {.name = "aten::var_mean", .overloads = {"correction"}, .result = {.dtypes = {kReal, kFirst}}, .backward = R"(
 of_self = restored(grad1, dim, keepdim, self.dim())
 of_self = of_self.expand(self.size()) / (self.numel() // max(of_self.numel(), 1))
 if defined[0]:
