@@ -57,12 +57,12 @@ std::span<const OpRow> gradient_rows() {
   using enum Sharing;
   static const std::string sizes_of_loss = broadcast_sizes("grad: List[int], input: List[int], other: List[int]");
   static const std::string sizes_of_dropout = broadcast_sizes("input: List[int], other: List[int]");
+  const ResultRule like_second = {.dtypes = {kFirst}, .sizes = kSizesOfSecond};
+  const ResultRule like_third = {.dtypes = {kFirst}, .sizes = kSizesOfThird};
   static const std::vector<OpRow> rows = take_what_forward_took({
-      {.name = "aten::_adaptive_avg_pool2d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::_adaptive_avg_pool3d_backward",
-       .results = kFresh,
-       .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::_cdist_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::_adaptive_avg_pool2d_backward", .result = like_second},
+      {.name = "aten::_adaptive_avg_pool3d_backward", .results = kFresh, .result = like_second},
+      {.name = "aten::_cdist_backward", .result = like_second},
       {.name = "aten::_log_softmax_backward_data", .result = {.dtypes = {kFirst}, .keeps_sizes = true}},
       {.name = "aten::_prelu_kernel_backward", .results = kFresh, .result = {.dtypes = {kFirst, kFirst}, .sizes = R"(
 def sizes(grad: List[int], self: List[int]):
@@ -74,15 +74,15 @@ def sizes(grad: List[int], query: List[int], key: List[int], value: List[int]):
     return (query, key, value)
 )"}},
       {.name = "aten::_softmax_backward_data", .result = {.dtypes = {kFirst}, .keeps_sizes = true}},
-      {.name = "aten::_upsample_bicubic2d_aa_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::_upsample_bilinear2d_aa_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::_upsample_nearest_exact1d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::_upsample_nearest_exact2d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::_upsample_nearest_exact3d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::adaptive_max_pool2d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::adaptive_max_pool3d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::avg_pool2d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::binary_cross_entropy_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::_upsample_bicubic2d_aa_backward", .result = like_third},
+      {.name = "aten::_upsample_bilinear2d_aa_backward", .result = like_third},
+      {.name = "aten::_upsample_nearest_exact1d_backward", .result = like_third},
+      {.name = "aten::_upsample_nearest_exact2d_backward", .result = like_third},
+      {.name = "aten::_upsample_nearest_exact3d_backward", .result = like_third},
+      {.name = "aten::adaptive_max_pool2d_backward", .result = like_second},
+      {.name = "aten::adaptive_max_pool3d_backward", .result = like_second},
+      {.name = "aten::avg_pool2d_backward", .result = like_second},
+      {.name = "aten::binary_cross_entropy_backward", .result = like_second},
       {.name = "aten::convolution_backward", .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = R"(
 def sizes(grad: List[int], input: List[int], weight: List[int]):
     return (input, weight)
@@ -94,23 +94,21 @@ def sizes(grad: List[int], indices: List[int], num_weights: int):
     return [num_weights, grad[-1]]
 )"}},
       {.name = "aten::gelu_backward", .layout = Layout::kPointwise},
-      {.name = "aten::glu_backward", .results = kFresh, .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::glu_backward", .results = kFresh, .result = like_second},
       {.name = "aten::hardshrink_backward", .layout = Layout::kPointwise},
       {.name = "aten::hardsigmoid_backward", .layout = Layout::kPointwise},
       {.name = "aten::hardswish_backward", .layout = Layout::kPointwise},
       {.name = "aten::hardtanh_backward", .layout = Layout::kPointwise},
       {.name = "aten::huber_loss_backward", .results = kFresh, .result = {.dtypes = {kPromoted}, .sizes = sizes_of_loss}},
       {.name = "aten::leaky_relu_backward", .layout = Layout::kPointwise},
-      {.name = "aten::log_sigmoid_backward", .results = kFresh, .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::masked_scatter_backward", .results = kFresh, .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::max_pool2d_with_indices_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::max_pool3d_with_indices_backward",
-       .results = kFresh,
-       .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::log_sigmoid_backward", .results = kFresh, .result = like_second},
+      {.name = "aten::masked_scatter_backward", .results = kFresh, .result = like_third},
+      {.name = "aten::max_pool2d_with_indices_backward", .result = like_second},
+      {.name = "aten::max_pool3d_with_indices_backward", .results = kFresh, .result = like_second},
       {.name = "aten::mish_backward", .results = kFresh, .layout = Layout::kPointwise},
       {.name = "aten::mse_loss_backward", .result = {.dtypes = {kPromoted}, .sizes = sizes_of_loss}},
-      {.name = "aten::multi_margin_loss_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::multilabel_margin_loss_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::multi_margin_loss_backward", .result = like_second},
+      {.name = "aten::multilabel_margin_loss_backward", .result = like_second},
       {.name = "aten::native_batch_norm_backward", .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = R"(
 def sizes(grad: List[int], input: List[int]):
     return (input, [input[1]], [input[1]])
@@ -122,19 +120,13 @@ def sizes(grad: List[int], input: List[int]):
 def sizes(grad: List[int], input: List[int], normalized_shape: List[int]):
     return (input, normalized_shape, normalized_shape)
 )"}},
-      {.name = "aten::nll_loss2d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::nll_loss_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::reflection_pad1d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::reflection_pad2d_backward",
-       .results = kFresh,
-       .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::replication_pad1d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::replication_pad2d_backward",
-       .results = kFresh,
-       .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
-      {.name = "aten::replication_pad3d_backward",
-       .results = kFresh,
-       .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::nll_loss2d_backward", .result = like_second},
+      {.name = "aten::nll_loss_backward", .result = like_second},
+      {.name = "aten::reflection_pad1d_backward", .result = like_second},
+      {.name = "aten::reflection_pad2d_backward", .results = kFresh, .result = like_second},
+      {.name = "aten::replication_pad1d_backward", .result = like_second},
+      {.name = "aten::replication_pad2d_backward", .results = kFresh, .result = like_second},
+      {.name = "aten::replication_pad3d_backward", .results = kFresh, .result = like_second},
       {.name = "aten::select_backward", .result = {.dtypes = {kFirst}, .sizes = kInputSizes}},
       {.name = "aten::sigmoid_backward", .layout = Layout::kPointwise},
       {.name = "aten::silu_backward", .results = kFresh, .layout = Layout::kPointwise},
@@ -142,21 +134,19 @@ def sizes(grad: List[int], input: List[int], normalized_shape: List[int]):
       {.name = "aten::smooth_l1_loss_backward",
        .results = kFresh,
        .result = {.dtypes = {kPromoted}, .sizes = sizes_of_loss}},
-      {.name = "aten::soft_margin_loss_backward",
-       .results = kFresh,
-       .result = {.dtypes = {kFirst}, .sizes = kSizesOfSecond}},
+      {.name = "aten::soft_margin_loss_backward", .results = kFresh, .result = like_second},
       {.name = "aten::softplus_backward", .layout = Layout::kPointwise},
       {.name = "aten::softshrink_backward", .layout = Layout::kPointwise},
       {.name = "aten::tanh_backward", .layout = Layout::kPointwise},
       {.name = "aten::threshold_backward", .layout = Layout::kPointwise},
       {.name = "aten::unfold_backward", .results = kFresh, .result = {.dtypes = {kFirst}, .sizes = kInputSizes}},
-      {.name = "aten::upsample_bicubic2d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::upsample_bilinear2d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::upsample_linear1d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::upsample_nearest1d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::upsample_nearest2d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::upsample_nearest3d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
-      {.name = "aten::upsample_trilinear3d_backward", .result = {.dtypes = {kFirst}, .sizes = kSizesOfThird}},
+      {.name = "aten::upsample_bicubic2d_backward", .result = like_third},
+      {.name = "aten::upsample_bilinear2d_backward", .result = like_third},
+      {.name = "aten::upsample_linear1d_backward", .result = like_third},
+      {.name = "aten::upsample_nearest1d_backward", .result = like_third},
+      {.name = "aten::upsample_nearest2d_backward", .result = like_third},
+      {.name = "aten::upsample_nearest3d_backward", .result = like_third},
+      {.name = "aten::upsample_trilinear3d_backward", .result = like_third},
       {.name = "aten::value_selecting_reduction_backward", .result = {.dtypes = {kFirst}, .sizes = R"(
 def sizes(grad: List[int], dim: int, indices: List[int], sizes: List[int]):
     return sizes
