@@ -17,6 +17,9 @@ def restored(reduced: Tensor, dim: Optional[List[int]], keepdim: bool, rank: int
                     reduced = reduced.unsqueeze(i)
     return reduced
 
+def factor(factors: Optional[List[float]], dim: int):
+    return factors[dim] if factors is not None else None
+
 # A function …_accepts returns whether the operator accepts those arguments that the operators inside it do not check. A
 # forward text asserts it. The message of the assertion calls the operator, which raises its own error.
 

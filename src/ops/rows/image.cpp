@@ -132,112 +132,80 @@ def sizes(self: List[int], pad: List[int]):
        .backward =
            "(torch.upsample_bicubic2d_backward(grad, output_size, self.size(), align_corners, scales_h, scales_w),)"},
       {.name = "aten::upsample_bicubic2d", .overloads = {"vec"}, .backward = R"(
-height = scale_factors[0] if scale_factors is not None else None
-width = scale_factors[1] if scale_factors is not None else None
-return (torch.upsample_bicubic2d_backward(
-    grad, grad.size()[2:], input.size(), align_corners, height, width),)
+return (torch.upsample_bicubic2d_backward(grad, grad.size()[2:], input.size(), align_corners,
+    factor(scale_factors, 0), factor(scale_factors, 1)),)
 )"},
-      {.name = "aten::_upsample_bicubic2d_aa", .backward = R"(
-return (torch._upsample_bicubic2d_aa_backward(
-    grad, output_size, self.size(), align_corners, scales_h, scales_w),)
-)"},
+      {.name = "aten::_upsample_bicubic2d_aa",
+       .backward =
+           "(torch._upsample_bicubic2d_aa_backward(grad, output_size, self.size(), align_corners, scales_h, scales_w),)"},
       {.name = "aten::_upsample_bicubic2d_aa", .overloads = {"vec"}, .backward = R"(
-height = scale_factors[0] if scale_factors is not None else None
-width = scale_factors[1] if scale_factors is not None else None
-return (torch._upsample_bicubic2d_aa_backward(
-    grad, grad.size()[2:], input.size(), align_corners, height, width),)
+return (torch._upsample_bicubic2d_aa_backward(grad, grad.size()[2:], input.size(), align_corners,
+    factor(scale_factors, 0), factor(scale_factors, 1)),)
 )"},
       {.name = "aten::upsample_bilinear2d",
        .layout = Layout::kImages,
        .backward =
            "(torch.upsample_bilinear2d_backward(grad, output_size, self.size(), align_corners, scales_h, scales_w),)"},
       {.name = "aten::upsample_bilinear2d", .overloads = {"vec"}, .layout = Layout::kImages, .backward = R"(
-height = scale_factors[0] if scale_factors is not None else None
-width = scale_factors[1] if scale_factors is not None else None
-return (torch.upsample_bilinear2d_backward(
-    grad, grad.size()[2:], input.size(), align_corners, height, width),)
+return (torch.upsample_bilinear2d_backward(grad, grad.size()[2:], input.size(), align_corners,
+    factor(scale_factors, 0), factor(scale_factors, 1)),)
 )"},
-      {.name = "aten::_upsample_bilinear2d_aa", .backward = R"(
-return (torch._upsample_bilinear2d_aa_backward(
-    grad, output_size, self.size(), align_corners, scales_h, scales_w),)
-)"},
+      {.name = "aten::_upsample_bilinear2d_aa",
+       .backward =
+           "(torch._upsample_bilinear2d_aa_backward(grad, output_size, self.size(), align_corners, scales_h, scales_w),)"},
       {.name = "aten::_upsample_bilinear2d_aa", .overloads = {"vec"}, .backward = R"(
-height = scale_factors[0] if scale_factors is not None else None
-width = scale_factors[1] if scale_factors is not None else None
-return (torch._upsample_bilinear2d_aa_backward(
-    grad, grad.size()[2:], input.size(), align_corners, height, width),)
+return (torch._upsample_bilinear2d_aa_backward(grad, grad.size()[2:], input.size(), align_corners,
+    factor(scale_factors, 0), factor(scale_factors, 1)),)
 )"},
       {.name = "aten::upsample_linear1d",
        .backward = "(torch.upsample_linear1d_backward(grad, output_size, self.size(), align_corners, scales),)"},
-      {.name = "aten::upsample_linear1d", .overloads = {"vec"}, .backward = R"(
-width = scale_factors[0] if scale_factors is not None else None
-return (torch.upsample_linear1d_backward(
-    grad, grad.size()[2:], input.size(), align_corners, width),)
-)"},
+      {.name = "aten::upsample_linear1d",
+       .overloads = {"vec"},
+       .backward = "(torch.upsample_linear1d_backward(grad, grad.size()[2:], input.size(), align_corners, "
+                   "factor(scale_factors, 0)),)"},
       {.name = "aten::upsample_nearest1d",
        .backward = "(torch.upsample_nearest1d_backward(grad, output_size, self.size(), scales),)"},
-      {.name = "aten::upsample_nearest1d", .overloads = {"vec"}, .backward = R"(
-width = scale_factors[0] if scale_factors is not None else None
-return (torch.upsample_nearest1d_backward(
-    grad, grad.size()[2:], input.size(), width),)
-)"},
+      {.name = "aten::upsample_nearest1d",
+       .overloads = {"vec"},
+       .backward = "(torch.upsample_nearest1d_backward(grad, grad.size()[2:], input.size(), factor(scale_factors, 0)),)"},
       {.name = "aten::upsample_nearest2d",
        .layout = Layout::kImages,
        .backward = "(torch.upsample_nearest2d_backward(grad, output_size, self.size(), scales_h, scales_w),)"},
       {.name = "aten::upsample_nearest2d", .overloads = {"vec"}, .layout = Layout::kImages, .backward = R"(
-height = scale_factors[0] if scale_factors is not None else None
-width = scale_factors[1] if scale_factors is not None else None
-return (torch.upsample_nearest2d_backward(
-    grad, grad.size()[2:], input.size(), height, width),)
+return (torch.upsample_nearest2d_backward(grad, grad.size()[2:], input.size(),
+    factor(scale_factors, 0), factor(scale_factors, 1)),)
 )"},
       {.name = "aten::upsample_nearest3d",
        .backward = "(torch.upsample_nearest3d_backward(grad, output_size, self.size(), scales_d, scales_h, scales_w),)"},
       {.name = "aten::upsample_nearest3d", .overloads = {"vec"}, .backward = R"(
-depth = scale_factors[0] if scale_factors is not None else None
-height = scale_factors[1] if scale_factors is not None else None
-width = scale_factors[2] if scale_factors is not None else None
-return (torch.upsample_nearest3d_backward(
-    grad, grad.size()[2:], input.size(), depth, height, width),)
+return (torch.upsample_nearest3d_backward(grad, grad.size()[2:], input.size(),
+    factor(scale_factors, 0), factor(scale_factors, 1), factor(scale_factors, 2)),)
 )"},
-      {.name = "aten::_upsample_nearest_exact1d", .backward = R"(
-return (torch._upsample_nearest_exact1d_backward(
-    grad, output_size, self.size(), scales),)
-)"},
-      {.name = "aten::_upsample_nearest_exact1d", .overloads = {"vec"}, .backward = R"(
-width = scale_factors[0] if scale_factors is not None else None
-return (torch._upsample_nearest_exact1d_backward(
-    grad, grad.size()[2:], input.size(), width),)
-)"},
-      {.name = "aten::_upsample_nearest_exact2d", .backward = R"(
-return (torch._upsample_nearest_exact2d_backward(
-    grad, output_size, self.size(), scales_h, scales_w),)
-)"},
+      {.name = "aten::_upsample_nearest_exact1d",
+       .backward = "(torch._upsample_nearest_exact1d_backward(grad, output_size, self.size(), scales),)"},
+      {.name = "aten::_upsample_nearest_exact1d",
+       .overloads = {"vec"},
+       .backward =
+           "(torch._upsample_nearest_exact1d_backward(grad, grad.size()[2:], input.size(), factor(scale_factors, 0)),)"},
+      {.name = "aten::_upsample_nearest_exact2d",
+       .backward = "(torch._upsample_nearest_exact2d_backward(grad, output_size, self.size(), scales_h, scales_w),)"},
       {.name = "aten::_upsample_nearest_exact2d", .overloads = {"vec"}, .backward = R"(
-height = scale_factors[0] if scale_factors is not None else None
-width = scale_factors[1] if scale_factors is not None else None
-return (torch._upsample_nearest_exact2d_backward(
-    grad, grad.size()[2:], input.size(), height, width),)
+return (torch._upsample_nearest_exact2d_backward(grad, grad.size()[2:], input.size(),
+    factor(scale_factors, 0), factor(scale_factors, 1)),)
 )"},
-      {.name = "aten::_upsample_nearest_exact3d", .backward = R"(
-return (torch._upsample_nearest_exact3d_backward(
-    grad, output_size, self.size(), scales_d, scales_h, scales_w),)
-)"},
+      {.name = "aten::_upsample_nearest_exact3d",
+       .backward =
+           "(torch._upsample_nearest_exact3d_backward(grad, output_size, self.size(), scales_d, scales_h, scales_w),)"},
       {.name = "aten::_upsample_nearest_exact3d", .overloads = {"vec"}, .backward = R"(
-depth = scale_factors[0] if scale_factors is not None else None
-height = scale_factors[1] if scale_factors is not None else None
-width = scale_factors[2] if scale_factors is not None else None
-return (torch._upsample_nearest_exact3d_backward(
-    grad, grad.size()[2:], input.size(), depth, height, width),)
+return (torch._upsample_nearest_exact3d_backward(grad, grad.size()[2:], input.size(),
+    factor(scale_factors, 0), factor(scale_factors, 1), factor(scale_factors, 2)),)
 )"},
       {.name = "aten::upsample_trilinear3d",
        .backward = "(torch.upsample_trilinear3d_backward(grad, output_size, self.size(), align_corners, scales_d, scales_h, "
                    "scales_w),)"},
       {.name = "aten::upsample_trilinear3d", .overloads = {"vec"}, .backward = R"(
-depth = scale_factors[0] if scale_factors is not None else None
-height = scale_factors[1] if scale_factors is not None else None
-width = scale_factors[2] if scale_factors is not None else None
-return (torch.upsample_trilinear3d_backward(
-    grad, grad.size()[2:], input.size(), align_corners, depth, height, width),)
+return (torch.upsample_trilinear3d_backward(grad, grad.size()[2:], input.size(), align_corners,
+    factor(scale_factors, 0), factor(scale_factors, 1), factor(scale_factors, 2)),)
 )"},
   };
   return rows;
