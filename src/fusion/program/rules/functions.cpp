@@ -6,11 +6,6 @@
 namespace sconce {
 namespace {
 
-template <MachineOp kOp>
-Result write_unary(RuleArguments& args) {
-  return args.real_function([&](Element x) { return args.b.apply(kOp, x); });
-}
-
 // Functions that round to integers return integers as they are.
 template <MachineOp kOp>
 Result write_rounding(RuleArguments& args) {
@@ -173,31 +168,17 @@ void add_function_rules(RuleTable& table) {
   add_rule(table, "_to_copy", write_to_copy);
   add_rule(table, "clone", write_clone);
   add_rule(table, "copy_", write_copy_in_place);
-  add_rule(table, "exp", write_unary<MachineOp::kExp>);
-  add_rule(table, "exp2", write_unary<MachineOp::kExp2>);
-  add_rule(table, "expm1", write_unary<MachineOp::kExpm1>);
-  add_rule(table, "log", write_unary<MachineOp::kLog>);
-  add_rule(table, "log1p", write_unary<MachineOp::kLog1p>);
-  add_rule(table, "log2", write_unary<MachineOp::kLog2>);
-  add_rule(table, "log10", write_unary<MachineOp::kLog10>);
+  using enum MachineOp;
+  for (const MachineOp op : {kExp, kExp2, kExpm1, kLog,  kLog1p, kLog2, kLog10, kErf,  kErfc,   kSin,
+                             kCos, kTan,  kAsin,  kAcos, kAtan,  kSinh, kCosh,  kTanh, kLgamma, kAtanh}) {
+    add_rule(table, name_of(op),
+             [op](RuleArguments& args) { return args.real_function([&](Element x) { return args.b.apply(op, x); }); });
+  }
   add_rule(table, "logit", write_logit);
   add_rule(table, "xlogy", write_times_logarithm<MachineOp::kLog>, {"Tensor", "Scalar_Self", "Scalar_Other"});
   add_rule(table, "special_xlog1py", write_times_logarithm<MachineOp::kLog1p>, {"", "self_scalar", "other_scalar"});
-  add_rule(table, "erf", write_unary<MachineOp::kErf>);
-  add_rule(table, "erfc", write_unary<MachineOp::kErfc>);
-  add_rule(table, "sin", write_unary<MachineOp::kSin>);
-  add_rule(table, "cos", write_unary<MachineOp::kCos>);
-  add_rule(table, "tan", write_unary<MachineOp::kTan>);
-  add_rule(table, "asin", write_unary<MachineOp::kAsin>);
-  add_rule(table, "acos", write_unary<MachineOp::kAcos>);
-  add_rule(table, "atan", write_unary<MachineOp::kAtan>);
   add_rule(table, "atan2", write_binary<MachineOp::kAtan2>);
-  add_rule(table, "sinh", write_unary<MachineOp::kSinh>);
-  add_rule(table, "cosh", write_unary<MachineOp::kCosh>);
-  add_rule(table, "tanh", write_unary<MachineOp::kTanh>);
-  add_rule(table, "lgamma", write_unary<MachineOp::kLgamma>);
   add_rule(table, "hypot", write_hypot);
-  add_rule(table, "atanh", write_unary<MachineOp::kAtanh>);
   add_rule(table, "deg2rad", write_degrees<false>);
   add_rule(table, "rad2deg", write_degrees<true>);
 }
