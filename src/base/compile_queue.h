@@ -20,9 +20,6 @@ class CompileQueue {
 
   // Stops, see `stop`.
   ~CompileQueue() { stop(); }
-  CompileQueue() = default;
-  CompileQueue(const CompileQueue&) = delete;
-  CompileQueue& operator=(const CompileQueue&) = delete;
 
   // Returns the queue that the whole process shares. It stops when the process ends, before static objects that its jobs use
   // are destroyed. fork() waits for the job that runs, so that the child finds no lock of a job taken. In the child,

@@ -60,8 +60,6 @@ class PagedMemory {
   // Returns how many bytes were in a file after the last `page_out`. Since then, some may have been read.
   size_t bytes_in_file() const { return bytes_in_file_; }
 
-  PagedMemory(const PagedMemory&) = delete;
-  PagedMemory& operator=(const PagedMemory&) = delete;
   ~PagedMemory();
 
  private:

@@ -92,8 +92,6 @@ class CudaRuntime final : public DeviceRuntime {
       }
     }
   }
-  CudaRuntime(const CudaRuntime&) = delete;
-  CudaRuntime& operator=(const CudaRuntime&) = delete;
 
   c10::DeviceType type() const override { return c10::DeviceType::CUDA; }
   int device_count() const override { return int(devices_.size()); }

@@ -45,8 +45,6 @@ class CudaModule final : public DeviceModule {
     const RelaxedMode relaxed(driver_);
     ignore(driver_.unload_module(module_));
   }
-  CudaModule(const CudaModule&) = delete;
-  CudaModule& operator=(const CudaModule&) = delete;
 
   Expected<const DeviceKernel*> kernel(const std::string& name) override {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -75,8 +75,6 @@ class CudaRecording final : public Recording {
     const ContextScope current(driver_, context_);
     graph_.reset();
   }
-  CudaRecording(const CudaRecording&) = delete;
-  CudaRecording& operator=(const CudaRecording&) = delete;
 
   void replay(c10::Stream stream) override {
     const ContextScope current(driver_, context_);
@@ -99,8 +97,6 @@ class CudaSession final : public RecordingSession {
   CudaSession(Driver& driver, TorchBridge& bridge, CUcontext context)
       : driver_(driver), bridge_(bridge), context_(context) {}
   ~CudaSession() override { undo(); }
-  CudaSession(const CudaSession&) = delete;
-  CudaSession& operator=(const CudaSession&) = delete;
 
   Expected<void> begin(c10::Stream stream, std::shared_ptr<CudaPool> pool) {
     const ContextScope current(driver_, context_);

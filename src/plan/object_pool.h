@@ -20,9 +20,6 @@ class ObjectPool {
  public:
   static constexpr size_t kSlots = 64;
 
-  ObjectPool() = default;
-  ObjectPool(const ObjectPool&) = delete;
-  ObjectPool& operator=(const ObjectPool&) = delete;
   ~ObjectPool() { close(); }
 
   // Destroys the objects in the pool and, from now on, those that are returned.

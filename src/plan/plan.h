@@ -149,8 +149,6 @@ class FrameLease {
  public:
   explicit FrameLease(const Plan& plan) : plan_(plan), frame_(plan.take_frame()) {}
   ~FrameLease() { plan_.give_back(std::move(frame_)); }
-  FrameLease(const FrameLease&) = delete;
-  FrameLease& operator=(const FrameLease&) = delete;
 
   const Plan& plan() const { return plan_; }
   Frame& operator*() { return *frame_; }

@@ -38,10 +38,8 @@ class AbstractEvaluator {
 
   AbstractEvaluator(const Graph& graph, SizeArithmetic& arithmetic, Loops loops, Rules rules = {});
 
-  // Evaluates the graph. Returns whether a run may reach its end. Also false if kConcreteTrips gave up; `gave_up` is then
-  // true.
+  // Evaluates the graph. Returns whether a run may reach its end. Also false if kConcreteTrips gave up.
   bool run(AbstractValues inputs);
-  bool gave_up() const { return gave_up_; }
 
   // After `run`: the abstract value that covers every time the value is computed. Unknown if no run computes it.
   const AbstractValue& at(const Value& value) const { return values_[value.id()]; }

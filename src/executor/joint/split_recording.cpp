@@ -240,7 +240,6 @@ class RecordingSplitter {
         if (saved_.contains(output)) {
           forward.add_output(*output);
           backward.add_input(*output);
-          ++parts_.kept;
         }
       }
     }

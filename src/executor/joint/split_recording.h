@@ -21,7 +21,6 @@ struct RecordingParts {
   std::unique_ptr<Graph> backward;  // takes the symbols, the gradients of outputs, saved inputs, saved outputs, what is kept
   std::vector<size_t> saved_inputs;   // positions among the tensors that forward takes
   std::vector<size_t> saved_outputs;  // positions among the outputs
-  size_t kept = 0;
   // Per gradient of an output, per gradient that backward returns: whether the latter depends on the former.
   std::vector<std::vector<bool>> reaches;
   // Per gradient of an output, per saved input and then per saved output: whether what depends on the gradient reads it.

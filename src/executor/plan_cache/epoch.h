@@ -23,9 +23,6 @@ namespace sconce {
 // Free of LibTorch, so that its tests run under ThreadSanitizer without suppressions.
 class EpochDomain {
  public:
-  EpochDomain() = default;
-  EpochDomain(const EpochDomain&) = delete;
-  EpochDomain& operator=(const EpochDomain&) = delete;
   // Requires: no readers.
   ~EpochDomain() {
     for (Destruction::Item& retired : retired_) {

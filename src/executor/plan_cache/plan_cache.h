@@ -35,8 +35,6 @@ class PlanCache {
     }
     delete snapshot;
   }
-  PlanCache(const PlanCache&) = delete;
-  PlanCache& operator=(const PlanCache&) = delete;
 
   // A guard keeps the results of `find` and `find_or_insert` valid.
   class Guard : public EpochDomain::Guard {

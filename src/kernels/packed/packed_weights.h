@@ -43,8 +43,6 @@ class PackedWeights {
   bool have_some_elements_of(WeightTensors tensors, int64_t blocks, int64_t& position) const;
 
   explicit PackedWeights(WeightVersions versions) : versions_(std::move(versions)) {}
-  PackedWeights(const PackedWeights&) = delete;
-  PackedWeights& operator=(const PackedWeights&) = delete;
 
  private:
   const WeightVersions versions_;

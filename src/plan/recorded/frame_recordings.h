@@ -19,8 +19,6 @@ class FrameRecordings {
  public:
   FrameRecordings(DeviceRuntime& runtime, c10::Device device);
   ~FrameRecordings();
-  FrameRecordings(const FrameRecordings&) = delete;
-  FrameRecordings& operator=(const FrameRecordings&) = delete;
 
   DeviceRuntime& runtime() const { return runtime_; }
   c10::Stream current_stream() const { return runtime_.current_stream(device_.index()); }

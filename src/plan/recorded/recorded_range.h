@@ -47,8 +47,6 @@ class RecordedRange {
  public:
   explicit RecordedRange(const RecordedNode& node) : node_(node), always_copied_(node.may_be_written.size()) {}
   ~RecordedRange();
-  RecordedRange(const RecordedRange&) = delete;
-  RecordedRange& operator=(const RecordedRange&) = delete;
 
   // Replaces the operands on the stack by the results. No operand requires a gradient.
   void run(FrameRecordings& frame, torch::jit::Stack& stack);

@@ -54,8 +54,6 @@ class StepTimer {
   // Begins to record. Throws c10::Error if there is an active timer. `max_steps`: by thread; later ones are dropped.
   explicit StepTimer(size_t max_steps);
   ~StepTimer() { stop(); }
-  StepTimer(const StepTimer&) = delete;
-  StepTimer& operator=(const StepTimer&) = delete;
 
   static bool is_active() { return is_active_.load(std::memory_order_relaxed); }
   // Returns whether an event was dropped.
