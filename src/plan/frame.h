@@ -1,7 +1,6 @@
 // Frame: all state of one run of a plan.
 #pragma once
 
-#include "plan/autograd_use.h"
 #include "plan/shell_check.h"
 #include "plan/tensor_slot.h"
 
@@ -18,6 +17,13 @@
 #include <vector>
 
 namespace sconce {
+
+// Which steps of a run autograd may record.
+enum class AutogradUse : uint8_t {
+  kNone,   // none: nothing that the run reads requires a gradient, or grad mode is off
+  kAsked,  // those whose operands require a gradient when they run
+  kAll,    // any, as far as the run knows
+};
 
 class AutogradSwitch;
 class FrameRecordings;

@@ -1,4 +1,4 @@
-#include "fusion/cpu/column_loops.h"
+#include "fusion/cpu/row_loops.h"
 
 #include "fusion/cpu/element_writer.h"
 #include "fusion/program/cost_model.h"

@@ -1,5 +1,5 @@
 // ElementWriter: writes what a program computes for the elements of a vector, as LLVM IR. The loops around it are those of
-// row_loops.h and column_loops.h.
+// row_loops.h.
 #pragma once
 
 #include "fusion/cpu/llvm_writer.h"

@@ -1,6 +1,5 @@
 #include "fusion/cpu/llvm_text.h"
 
-#include "fusion/cpu/column_loops.h"
 #include "fusion/cpu/row_loops.h"
 
 namespace sconce {

@@ -1,4 +1,4 @@
-// The loops of kernels whose lanes take neighbors in a row.
+// The loops of kernels whose lanes take neighbors in a row, or one element each of rows that lie side by side.
 #pragma once
 
 #include "fusion/program/kernel_program.h"
@@ -7,6 +7,9 @@
 #include <string>
 
 namespace sconce {
+
+// Returns the module of a program with LoopOrder::kColumns.
+std::string column_loops_text(const KernelProgram& program, size_t lanes);
 
 // Returns the module of a program with LoopOrder::kRows or kSegments.
 std::string row_loops_text(const KernelProgram& program, size_t lanes);

@@ -1,7 +1,6 @@
 #include "fusion/cuda/grid_arguments.h"
 
 #include "fusion/cuda/grids.h"
-#include "fusion/cuda/kept_values.h"
 #include "fusion/cuda/reciprocal.h"
 #include "fusion/program/schedule.h"
 

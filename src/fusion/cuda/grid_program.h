@@ -74,7 +74,7 @@ struct GridForm {
   uint32_t dims = 1;
   bool has_segments = false;
   // Turns that a thread takes over its row, written one after the other. It keeps values that several passes use
-  // (kept_values.h) in registers. 0: any number of turns, in a loop.
+  // (grids.h) in registers. 0: any number of turns, in a loop.
   uint32_t trips = 0;
   bool has_buffers = false;  // without `trips`: such values are in shared memory; else they are computed again
   bool is_wide = false;      // indices have 64 bits

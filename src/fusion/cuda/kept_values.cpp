@@ -1,4 +1,4 @@
-#include "fusion/cuda/kept_values.h"
+#include "fusion/cuda/grids.h"
 
 #include <algorithm>
 #include <array>

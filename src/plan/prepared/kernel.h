@@ -1,19 +1,32 @@
 // PreparedKernel: what a prepared step keeps from run to run.
 #pragma once
 
+#include "base/flat_map.h"
 #include "ir/graph.h"
+#include "plan/frame.h"
 #include "plan/prepared/reused_results.h"
-#include "plan/recording_run.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/FunctionRef.h>
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace sconce {
+
+// The random numbers that kernels of a recording draw.
+struct RecordedDraws {
+  const uint64_t* state = nullptr;  // on the device: seed and offset of LibTorch's generator before a replay
+  uint64_t drawn = 0;               // what the kernels so far add to the offset
+};
+
+struct RecordingRun {
+  FlatMap<Register, void*> number_memory;  // where on the device kernels read a number; others are part of the recording
+  RecordedDraws* draws = nullptr;          // null if no node draws
+};
 
 // What the kernels of a plan may do.
 struct KernelLimits {

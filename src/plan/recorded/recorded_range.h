@@ -18,16 +18,42 @@
 #include "plan/recorded/form_operands.h"
 #include "plan/recorded/recorded_numbers.h"
 #include "plan/recorded/recorded_results.h"
-#include "plan/recorded/recording_counts.h"
 
 #include <c10/core/Device.h>
 
 #include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace sconce {
+
+// Shared by all frames of a plan.
+class RecordingCounts {
+ public:
+  std::atomic<uint64_t> recordings{0};  // that were made
+  std::atomic<uint64_t> replays{0};     // the first one of each recording included
+  std::atomic<uint64_t> alive{0};       // recordings that frames have now
+
+  // Counts a run without a recording.
+  void add_unrecorded(const std::string& reason) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++unrecorded_[reason];
+  }
+  // Returns the numbers of runs without a recording, by reason.
+  std::map<std::string, uint64_t> unrecorded() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return unrecorded_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, uint64_t> unrecorded_;
+};
 
 class FrameRecordings;
 

@@ -1,7 +1,7 @@
-#include "fusion/cpu/llvm/jit.h"
-
+// The CPU code generator: LLVM's code generation at O2 for the processor it runs on, linked into the process by ORC.
 #include "base/file_cache.h"
 #include "fusion/cpu/llvm/emit_object.h"
+#include "fusion/program/kernel_code.h"
 
 #include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
@@ -159,6 +159,7 @@ llvm::Error Jit::link(JitCode& code, std::unique_ptr<llvm::MemoryBuffer> object,
   return llvm::Error::success();
 }
 
+// Refuses when LLVM has no support for this machine.
 Expected<KernelCompiler*> make_jit() {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
@@ -177,11 +178,6 @@ Expected<KernelCompiler*> make_jit() {
 
 }  // namespace
 
-const Expected<KernelCompiler*>& jit() {
-  static const Expected<KernelCompiler*> compiler = make_jit();
-  return compiler;
-}
-
 }  // namespace sconce
 
 // The only symbol that libsconce looks up in this library (fusion/cpu/cpu_kernels.cpp).
@@ -192,7 +188,8 @@ extern "C" __attribute__((visibility("default"))) sconce::KernelCompiler* sconce
               ", wanted " + std::to_string(interface_version);
     return nullptr;
   }
-  const auto& compiler = sconce::jit();
+  // Made at the first call and never destroyed: kernels may be freed at exit.
+  static const sconce::Expected<sconce::KernelCompiler*> compiler = sconce::make_jit();
   if (!compiler) {
     *reason = compiler.refusal().reason;
     return nullptr;
