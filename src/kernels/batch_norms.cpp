@@ -93,7 +93,7 @@ Channels channels_of(const at::Tensor& tensor) {
 }
 
 // native_batch_norm(input, weight?, bias?, running_mean?, running_var?, training, momentum, eps)
-class BatchNormKernel final : public PreparedKernel {
+class BatchNormKernel final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& input = arguments.tensor(0);
@@ -115,9 +115,6 @@ class BatchNormKernel final : public PreparedKernel {
     results[1].place({channels_.count}, {}, at::kFloat);
     results[2].place({channels_.count}, {}, at::kFloat);
     return true;
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
   }
 
   void run(const KernelArguments& arguments, KernelResults results) override {
@@ -170,7 +167,7 @@ class BatchNormKernel final : public PreparedKernel {
 
 // native_batch_norm_backward(grad_out, input, weight?, running_mean?, running_var?, save_mean?, save_invstd?, train, eps,
 //                            output_mask)
-class BatchNormGradientsKernel final : public PreparedKernel {
+class BatchNormGradientsKernel final : public ReusableKernel {
  public:
   static constexpr size_t kAsked = 9;
 
@@ -194,9 +191,6 @@ class BatchNormGradientsKernel final : public PreparedKernel {
       results[i].place(is_asked_[i] && i == 0 ? input.sizes() : c10::IntArrayRef{channels}, {}, at::kFloat);
     }
     return true;
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
   }
 
   // dx = scale · (g - Σg / n - (x - mean) · deviation² · Σ(g · (x - mean)) / n), where `deviation` is the inverse one and

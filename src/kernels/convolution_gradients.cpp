@@ -33,7 +33,7 @@ bool is_no_padding(const c10::IValue& value, bool is_row) {
 }
 
 // Computes the gradients of depthwise convolutions.
-class ConvolutionGradientsKernel final : public PreparedKernel {
+class ConvolutionGradientsKernel final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& gradient = arguments.tensor(Place::kGradient);
@@ -64,9 +64,6 @@ class ConvolutionGradientsKernel final : public PreparedKernel {
       results[i].place(sizes, is_last ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
     }
     return true;
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
   }
   bool may_have_to_wait() const override { return true; }
   bool can_run(const KernelArguments& arguments) const override {

@@ -31,7 +31,7 @@ bool is_bias(const at::Tensor& tensor, int64_t channels) {
 }
 
 // A kernel with a packed convolution. The weights that are packed stay so when operands have other sizes.
-class PackedConvolutionKernel : public PreparedKernel {
+class PackedConvolutionKernel : public ReusableKernel {
  public:
   PackedConvolutionKernel(ConvolutionOperands operands, Bounds bounds) : operands_(operands), bounds_(bounds) {}
 
@@ -66,7 +66,6 @@ class PackedConvolutionKernel : public PreparedKernel {
     return true;
   }
 
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) final { return prepare(arguments, results); }
   bool may_have_to_wait() const final { return true; }
   bool can_run(const KernelArguments& arguments) const final { return packed_->is_ready(arguments, operands_); }
   int64_t rows() const final { return rows_; }

@@ -57,7 +57,7 @@ bool is_weight_of_norm(const KernelArguments& arguments, size_t position, const 
 }
 
 // native_layer_norm(input, normalized_shape, weight?, bias?, eps)
-class LayerNormKernel final : public PreparedKernel {
+class LayerNormKernel final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& input = arguments.tensor(0);
@@ -72,9 +72,6 @@ class LayerNormKernel final : public PreparedKernel {
     results[1].place(matrix_.sizes_of_statistics, {}, at::kFloat);
     results[2].place(matrix_.sizes_of_statistics, {}, at::kFloat);
     return true;
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
     const RowNorms norms{.columns = matrix_.columns,
@@ -95,7 +92,7 @@ class LayerNormKernel final : public PreparedKernel {
 };
 
 // native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight?, bias?, output_mask)
-class LayerNormGradientsKernel final : public PreparedKernel {
+class LayerNormGradientsKernel final : public ReusableKernel {
  public:
   static constexpr size_t kAsked = 7;
 
@@ -126,9 +123,6 @@ class LayerNormGradientsKernel final : public PreparedKernel {
       results[i].place(sizes, {}, at::kFloat);
     }
     return true;
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
   }
 
   void run(const KernelArguments& arguments, KernelResults results) override {

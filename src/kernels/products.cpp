@@ -20,7 +20,7 @@ bool is_float_matrix(const at::Tensor& tensor) { return tensor.scalar_type() == 
 
 // linear(input, weight, bias?), or addmm(bias, input, weight) with the numbers beta and alpha 1.
 template <bool kIsLinear>
-class LinearKernel final : public PreparedKernel {
+class LinearKernel final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& input = arguments.tensor(kInput);
@@ -59,10 +59,6 @@ class LinearKernel final : public PreparedKernel {
     results[0].place(sizes, {}, at::kFloat);
     return true;
   }
-  // Weights that are packed stay so.
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
-  }
   int64_t rows() const override { return gemm_.rows(); }
   void run(const KernelArguments& arguments, KernelResults results) override { run_by_rows(arguments, results, nullptr); }
   void run_by_rows(const KernelArguments& arguments, KernelResults results, const RowsFunction& then) override {
@@ -91,7 +87,7 @@ class LinearKernel final : public PreparedKernel {
 
 // mm, bmm and matmul of operands of equal rank, or with a matrix on the right. `kRank`: of both operands; 0 for any.
 template <int64_t kRank>
-class MatmulKernel final : public PreparedKernel {
+class MatmulKernel final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& a = arguments.tensor(0);
@@ -139,9 +135,6 @@ class MatmulKernel final : public PreparedKernel {
     offsets_b_ = offsets_of_matrices(b, b.dim() - 2);
     results[0].place(sizes, {}, at::kFloat);
     return true;
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
   }
   int64_t rows() const override { return batches_ == 1 ? gemm_.rows() : 0; }
   void run(const KernelArguments& arguments, KernelResults results) override { run_by_rows(arguments, results, nullptr); }

@@ -20,7 +20,7 @@ namespace sconce {
 namespace {
 
 // adaptive_avg_pool2d(input, output_size), to one pixel
-class AverageOfPixels final : public PreparedKernel {
+class AverageOfPixels final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& input = arguments.tensor(0);
@@ -46,9 +46,6 @@ class AverageOfPixels final : public PreparedKernel {
     const std::vector<int64_t> sizes = {images_, channels_, 1, 1};
     results[0].place(sizes, is_last ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
     return true;
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
     const auto* input = static_cast<const float*>(arguments.data(0));
@@ -138,7 +135,7 @@ std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelA
 
 // max_pool2d and max_pool2d_with_indices(self, kernel_size, stride, padding, dilation, ceil_mode)
 template <bool kFindsIndices>
-class MaximumOfWindows final : public PreparedKernel {
+class MaximumOfWindows final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const auto form = form_of_windows(arguments.tensor(0), arguments, 1, arguments.value(5).toBool());
@@ -152,9 +149,6 @@ class MaximumOfWindows final : public PreparedKernel {
       results[1].place(form_.sizes(), {}, at::kLong);
     }
     return true;
-  }
-  bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
-    return prepare(arguments, results);
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
     const auto* images = static_cast<const float*>(arguments.data(0));

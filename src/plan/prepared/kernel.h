@@ -182,4 +182,10 @@ struct KernelRow {
   uint32_t asked_results = UINT32_MAX;
 };
 
+// A kernel that `prepare` prepares for other operands, too. Weights that are packed stay so.
+class ReusableKernel : public PreparedKernel {
+ public:
+  bool prepare_again(const KernelArguments& arguments, KernelResults results) final { return prepare(arguments, results); }
+};
+
 }  // namespace sconce
