@@ -65,14 +65,13 @@ bool has_checked_rank(const Value& tensor, int64_t rank, const Node& at) {
       return false;
     }
     const size_t otherwise = test.opcode() == Opcode::kNotEqual ? 0 : 1;  // the branch for other ranks
-    return std::any_of(test.output()->uses().begin(), test.output()->uses().end(), [&](const Use& tested) {
+    return std::ranges::any_of(test.output()->uses(), [&](const Use& tested) {
       return tested.user->kind() == prim::If && surely_raises(*tested.user->block(otherwise)) &&
              comes_before(*tested.user, at);
     });
   };
-  return std::any_of(tensor.uses().begin(), tensor.uses().end(), [&](const Use& use) {
-    return use.user->opcode() == Opcode::kDim &&
-           std::any_of(use.user->output()->uses().begin(), use.user->output()->uses().end(), decides);
+  return std::ranges::any_of(tensor.uses(), [&](const Use& use) {
+    return use.user->opcode() == Opcode::kDim && std::ranges::any_of(use.user->output()->uses(), decides);
   });
 }
 

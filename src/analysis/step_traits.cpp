@@ -25,13 +25,11 @@ bool reads_elements_on_host(const Node& node) {
   if (node.op().has_tag(at::Tag::data_dependent_output)) {
     return true;
   }
-  const auto inputs = node.inputs();
   const auto outputs = node.outputs();
   return node.schema() != nullptr && !node.op().is_language() && node.op().reads == Reads::kElements &&
          !node.op().moves_operands && !outputs.empty() &&
-         std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return is_tensor(*input); }) &&
-         std::all_of(outputs.begin(), outputs.end(),
-                     [](const Value* output) { return is_host_value(output) && !holds_tensors(output); });
+         std::ranges::any_of(node.inputs(), [](const Value* input) { return is_tensor(*input); }) &&
+         std::ranges::all_of(outputs, [](const Value* output) { return is_host_value(output) && !holds_tensors(output); });
 }
 
 bool runs_another_graph(const Node& node) {
@@ -42,24 +40,20 @@ bool runs_another_graph(const Node& node) {
 // Returns whether the operator computes, or at least returns, tensors. Others read sizes and dtypes, or move values between
 // registers, which the host does while it records.
 bool works_on_device(const Node& node, const Effects& effects) {
-  const auto outputs = node.outputs();
   return !node.op().is_language() && !node.op().moves_operands &&
-         (effects.writes ||
-          std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return holds_tensors(output); }));
+         (effects.writes || std::ranges::any_of(node.outputs(), [](const Value* output) { return holds_tensors(output); }));
 }
 
 // Returns whether the node makes a tensor of numbers of the host: TorchScript's own operators do (`torch.tensor`).
 bool copies_from_host(const Node& node) {
-  const auto inputs = node.inputs();
   return !node.op().dispatched && !node.outputs().empty() && is_tensor(*node.output(0)) &&
-         std::none_of(inputs.begin(), inputs.end(), holds_tensors);
+         std::ranges::none_of(node.inputs(), holds_tensors);
 }
 
 // A recording fixes the forms of tensors, and repeats what the node read besides.
 bool reads_more_than_forms(const Node& node) {
-  const auto inputs = node.inputs();
   return (node.op().reads_state && !node.op().runs_under_autocast) || node.op().reads_beyond_form ||
-         (node.op().reads_identity && std::any_of(inputs.begin(), inputs.end(), holds_tensors));
+         (node.op().reads_identity && std::ranges::any_of(node.inputs(), holds_tensors));
 }
 
 // Returns why the tensors cannot be those of a recording on `recorded`.

@@ -48,8 +48,8 @@ Exports exports_of(const DifferentiableSlice& slice) {
     Node* node = *at;
     std::vector<Value*> used;
     std::copy_if(node->outputs().begin(), node->outputs().end(), std::back_inserter(used), [&](const Value* output) {
-      return std::any_of(output->uses().begin(), output->uses().end(),
-                         [&](const Use& use) { return !is_within(members, use.user) || repeated.contains(use.user); });
+      return std::ranges::any_of(
+          output->uses(), [&](const Use& use) { return !is_within(members, use.user) || repeated.contains(use.user); });
     });
     if (used.empty()) {
       continue;
@@ -79,7 +79,7 @@ Node* make_node(const CutOut& cut, const DifferentiableGraphs& graphs, bool has_
 void replace(const DifferentiableSlice& slice, const Exports& exports, Node* node) {
   const Members members(slice.nodes.begin(), slice.nodes.end());
   node->insert_after(slice.nodes.back());
-  const auto located = std::find_if(slice.nodes.begin(), slice.nodes.end(), [](const Node* each) {
+  const auto located = std::ranges::find_if(slice.nodes, [](const Node* each) {
     return each->location() != nullptr && !each->location()->file_line_column().empty();
   });
   node->set_location(located != slice.nodes.end() ? (*located)->location() : nullptr);
@@ -142,7 +142,7 @@ bool are_alike(const RecordedGradientExplanation& a, const RecordedGradientExpla
 template <class Entry>
 void add(const Node& node, Entry like, std::vector<Entry>& entries) {
   like.op = node.kind().toQualString();
-  auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& each) { return are_alike(each, like); });
+  auto found = std::ranges::find_if(entries, [&](const Entry& each) { return are_alike(each, like); });
   if (found == entries.end()) {
     like.node = print_node_line(node);
     like.source = node.location() ? node.location()->file_line_column() : std::string();
@@ -160,14 +160,13 @@ void add_outside(const Node& node, NotDifferentiated reason, GradientExplanation
 
 template <class Entry>
 void sort_by_nodes(std::vector<Entry>& entries) {
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.nodes > b.nodes; });
+  std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) { return a.nodes > b.nodes; });
 }
 
 // Returns why the slice stays as it is, or nullopt if a node took its place.
 std::optional<NotDifferentiated> differentiate_slice(const DifferentiableSlice& slice, Graph& graph, const RunPass& run) {
   const Exports exports = exports_of(slice);
-  const bool any_effects =
-      std::any_of(slice.nodes.begin(), slice.nodes.end(), [](const Node* node) { return has_effects(*node); });
+  const bool any_effects = std::ranges::any_of(slice.nodes, [](const Node* node) { return has_effects(*node); });
   const CutOut cut = cut_out(slice.nodes, exports.results, TensorConstants::kOperands);
   JointGraph joint = differentiate_forward(cut.subgraph, run);
   forget_recorded_gradients(*joint.graph);

@@ -56,7 +56,7 @@ class GroupKernel final : public PreparedKernel {
     memory_ = WrittenMemory(group_, arguments);
     types_ = types_of(arguments);
     bound_.clear();
-    const bool are_made = std::all_of(nests_.begin(), nests_.end(), [&](Nest& nest) {
+    const bool are_made = std::ranges::all_of(nests_, [&](Nest& nest) {
       return write_program(nest, *shapes, arguments) && plan_loops(nest, *shapes, arguments) && find_code(nest) &&
              finish(nest, *shapes, arguments, results);
     });
@@ -102,25 +102,25 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool can_run(const KernelArguments& arguments) const override {
-    const auto all_are = [&](const auto& is_ready) { return std::all_of(nests_.begin(), nests_.end(), is_ready); };
+    const auto all_are = [&](const auto& is_ready) { return std::ranges::all_of(nests_, is_ready); };
     is_compiled_ = is_compiled_ || all_are([](const Nest& nest) { return nest.code->is_compiled(); });
     // A later run of a flat kernel may have elements where this one has none.
     const bool is_ready =
         is_compiled_ || all_are([](const Nest& nest) { return nest.elements == 0 || nest.code->is_compiled(); });
     return is_ready && is_of_default_dtype() && !memory_.is_shared(arguments) &&
            (!asks_for_addresses_ || serve_addresses(arguments)) &&
-           std::all_of(bound_.begin(), bound_.end(),
-                       [&](const BoundNumber& bound) { return fits_dtype(arguments.value(bound.position), bound.dtype); });
+           std::ranges::all_of(
+               bound_, [&](const BoundNumber& bound) { return fits_dtype(arguments.value(bound.position), bound.dtype); });
   }
 
   NotPrepared why_not() const override {
-    const bool has_no_code = std::any_of(nests_.begin(), nests_.end(),
-                                         [](const Nest& nest) { return nest.code && !nest.code->refusal().empty(); });
+    const bool has_no_code =
+        std::ranges::any_of(nests_, [](const Nest& nest) { return nest.code && !nest.code->refusal().empty(); });
     return has_no_code ? NotPrepared::kNoCode : why_not_;
   }
 
   bool is_being_compiled() const override {
-    return std::any_of(nests_.begin(), nests_.end(), [](const Nest& nest) {
+    return std::ranges::any_of(nests_, [](const Nest& nest) {
       return nest.elements != 0 && !nest.code->is_compiled() && nest.code->refusal().empty();
     });
   }
@@ -181,7 +181,7 @@ class GroupKernel final : public PreparedKernel {
           continue;
         }
         const c10::DimVector strides = shapes.written_strides(output_value(i));
-        const auto found = std::find_if(nests.begin(), nests.end(), [&](const Nest& nest) {
+        const auto found = std::ranges::find_if(nests, [&](const Nest& nest) {
           return (nest.space == space || (!has_reductions && nest.space.sizes == space.sizes)) && nest.strides == strides;
         });
         Nest& nest = found != nests.end() ? *found : nests.emplace_back(Nest{.space = space, .strides = strides});
@@ -272,19 +272,18 @@ class GroupKernel final : public PreparedKernel {
   // Orders the nests such that each runs before those that overwrite what it reads. Returns whether there is such an order.
   bool order_nests() {
     const auto overwrites = [&](const Nest& nest, const Nest& reader) {
-      return std::any_of(nest.outputs.begin(), nest.outputs.end(), [&](size_t output) {
-        return !is_result(output) &&
-               std::any_of(reader.operands.begin(), reader.operands.end(),
-                           [&](const NestOperand& read) { return read.position == write_of(output).operand; });
+      return std::ranges::any_of(nest.outputs, [&](size_t output) {
+        return !is_result(output) && std::ranges::any_of(reader.operands, [&](const NestOperand& read) {
+          return read.position == write_of(output).operand;
+        });
       });
     };
     order_.clear();
     std::vector<size_t> left(nests_.size());
     std::iota(left.begin(), left.end(), size_t{0});
     while (!left.empty()) {
-      const auto next = std::find_if(left.begin(), left.end(), [&](size_t i) {
-        return std::none_of(left.begin(), left.end(),
-                            [&](size_t other) { return other != i && overwrites(nests_[i], nests_[other]); });
+      const auto next = std::ranges::find_if(left, [&](size_t i) {
+        return std::ranges::none_of(left, [&](size_t other) { return other != i && overwrites(nests_[i], nests_[other]); });
       });
       if (next == left.end()) {
         return false;
@@ -305,10 +304,9 @@ class GroupKernel final : public PreparedKernel {
     nest.elements = nest.iteration.elements();
     nest.code->set_loops(std::move(nest.iteration));
     asks_for_addresses_ = asks_for_addresses_ || nest.code->asks_for_addresses();
-    is_flat_ =
-        nests_.size() == 1 && nest.code->is_flat() && nest.elements > 1 && are_flat(group_, arguments) &&
-        std::all_of(nest.operands.begin(), nest.operands.end(), [](const auto& read) { return read.views.empty(); }) &&
-        backend_.accepts_any_length(nest.program);
+    is_flat_ = nests_.size() == 1 && nest.code->is_flat() && nest.elements > 1 && are_flat(group_, arguments) &&
+               std::ranges::all_of(nest.operands, [](const auto& read) { return read.views.empty(); }) &&
+               backend_.accepts_any_length(nest.program);
     for (size_t i = 0; i < nest.outputs.size(); ++i) {
       if (is_result(nest.outputs[i])) {
         const Value& result = output_value(nest.outputs[i]);
@@ -360,7 +358,7 @@ class GroupKernel final : public PreparedKernel {
 
   // Returns whether there is code for operands at these addresses.
   bool serve_addresses(const KernelArguments& arguments) const {
-    return std::all_of(nests_.begin(), nests_.end(), [&](const Nest& nest) {
+    return std::ranges::all_of(nests_, [&](const Nest& nest) {
       std::vector<void*> inputs;
       for (size_t k = 0; nest.code->asks_for_addresses() && k < nest.first.size(); ++k) {
         inputs.push_back(first_of(nest.first[k], arguments));

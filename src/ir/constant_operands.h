@@ -17,8 +17,7 @@ inline bool can_be_constant(const c10::TypePtr& type) {
     case c10::TypeKind::ListType:
     case c10::TypeKind::TupleType:
     case c10::TypeKind::OptionalType: {
-      const auto contained = type->containedTypes();
-      return std::all_of(contained.begin(), contained.end(), [](const c10::TypePtr& inner) {
+      return std::ranges::all_of(type->containedTypes(), [](const c10::TypePtr& inner) {
         return inner->kind() != c10::TypeKind::TensorType && can_be_constant(inner);
       });
     }

@@ -12,8 +12,7 @@ const Use* return_of(const Value& value) {
     return nullptr;
   }
   const auto uses = value.uses();
-  const auto found =
-      std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return use.user == block->return_node(); });
+  const auto found = std::ranges::find_if(uses, [&](const Use& use) { return use.user == block->return_node(); });
   return found == uses.end() ? nullptr : found;
 }
 

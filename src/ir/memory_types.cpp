@@ -49,7 +49,7 @@ bool holds_memory(const c10::TypePtr& type) {
     case c10::TypeKind::OptionalType: return holds_memory(type->expectRef<c10::OptionalType>().getElementType());
     case c10::TypeKind::TupleType: {
       const auto elements = type->expectRef<c10::TupleType>().elements();
-      return std::any_of(elements.begin(), elements.end(), holds_memory);
+      return std::ranges::any_of(elements, holds_memory);
     }
     default: return true;
   }
@@ -64,10 +64,7 @@ bool is_container(const c10::TypePtr& type) {
   }
 }
 
-bool holds_containers(const c10::TypePtr& type) {
-  const auto contained = type->containedTypes();
-  return std::any_of(contained.begin(), contained.end(), is_container);
-}
+bool holds_containers(const c10::TypePtr& type) { return std::ranges::any_of(type->containedTypes(), is_container); }
 
 MemoryKinds memory_kinds_of(const c10::TypePtr& type) {
   switch (type->kind()) {

@@ -25,8 +25,7 @@ std::string describe_nodes(const Plan::KernelNodes& kernel) {
 
 // Returns the first node with a line of the model, or the first one if none has. Nodes of backward may have none.
 const Node* named_node_of(const Plan::KernelNodes& kernel) {
-  const auto found =
-      std::find_if(kernel.nodes.begin(), kernel.nodes.end(), [](const Node* node) { return !source_of(*node).empty(); });
+  const auto found = std::ranges::find_if(kernel.nodes, [](const Node* node) { return !source_of(*node).empty(); });
   return found != kernel.nodes.end() ? *found : kernel.nodes.front();
 }
 
@@ -36,8 +35,7 @@ class NotPreparedNodes {
   explicit NotPreparedNodes(const std::string& source_of_plan) : source_of_plan_(source_of_plan) {}
 
   void add(const Node& node, const std::string& op, NotPrepared reason, uint64_t times) {
-    auto found = std::find_if(entries_.begin(), entries_.end(),
-                              [&](const auto& each) { return each.op == op && each.reason == reason; });
+    auto found = std::ranges::find_if(entries_, [&](const auto& each) { return each.op == op && each.reason == reason; });
     if (found == entries_.end()) {
       const std::string source = source_of(node);
       found = entries_.insert(found, {op, reason, 0, 0, print_node_line(node), source.empty() ? source_of_plan_ : source});
@@ -52,7 +50,7 @@ class NotPreparedNodes {
   }
   // Returns the entries, those with the most steps first.
   std::vector<NotPreparedExplanation> sorted() && {
-    std::stable_sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.steps > b.steps; });
+    std::ranges::stable_sort(entries_, [](const auto& a, const auto& b) { return a.steps > b.steps; });
     return std::move(entries_);
   }
 
@@ -84,7 +82,7 @@ TraitsExplanation explain_traits(const Plan& plan) {
     if (traits.not_recordable) {
       const std::string op = step.node->kind().toQualString();
       auto& entries = explanation.not_recordable;
-      auto found = std::find_if(entries.begin(), entries.end(), [&](const NotRecordableExplanation& each) {
+      auto found = std::ranges::find_if(entries, [&](const NotRecordableExplanation& each) {
         return each.op == op && each.reason == *traits.not_recordable;
       });
       if (found == entries.end()) {
@@ -155,8 +153,8 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::str
   explanation.frames = plan.frames_made();
   explanation.text = plan.text();
   const Plan::Prepared& prepared = plan.prepared();
-  explanation.groups = static_cast<size_t>(
-      std::count_if(prepared.kernels.begin(), prepared.kernels.end(), [](const auto& kernel) { return kernel.is_group; }));
+  explanation.groups =
+      static_cast<size_t>(std::ranges::count_if(prepared.kernels, [](const auto& kernel) { return kernel.is_group; }));
   explanation.prepared_steps = prepared.kernels.size() - explanation.groups;
   NotPreparedNodes nodes(source);
   for (const NotPrepared reason : RefusalCounts::kReasonsOfRuns) {
@@ -178,10 +176,8 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::str
   }
   // In a plan with prepared steps, every ordinary operator has a reason.
   if (prepared.kernels.empty() && prepared.ordinary.empty()) {
-    explanation.ordinary_steps =
-        static_cast<size_t>(std::count_if(plan.steps().begin(), plan.steps().end(), [](const Plan::PlannedStep& step) {
-          return step.node != nullptr && returns_tensors(*step.node);
-        }));
+    explanation.ordinary_steps = static_cast<size_t>(std::ranges::count_if(
+        plan.steps(), [](const Plan::PlannedStep& step) { return step.node != nullptr && returns_tensors(*step.node); }));
     nodes.add_all(explanation.ordinary_steps, NotPrepared::kOptimizationOff);
   }
   explanation.not_prepared = std::move(nodes).sorted();

@@ -118,8 +118,7 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
 
 // Returns whether only kernels use the number.
 bool is_kernel_number(const Value& number) {
-  const auto uses = number.uses();
-  return number.type()->kind() == c10::TypeKind::FloatType && std::all_of(uses.begin(), uses.end(), [](const Use& use) {
+  return number.type()->kind() == c10::TypeKind::FloatType && std::ranges::all_of(number.uses(), [](const Use& use) {
            const Node* around = use.user->owning_block()->owner();
            return around != nullptr && around->opcode() == Opcode::kKernel;
          });
@@ -142,8 +141,7 @@ Expected<RecordedNode> lower_recorded(const Node& node, LoweringOptions options)
   for (const Value* output : node.outputs()) {
     recorded.stays.push_back(is_tensor(*output) && !may_escape(*output));
   }
-  const auto outputs = subgraph->outputs();
-  recorded.may_return_views = std::any_of(outputs.begin(), outputs.end(), [](const Value* output) {
+  recorded.may_return_views = std::ranges::any_of(subgraph->outputs(), [](const Value* output) {
     const Node& maker = *computed_value(*output).node();
     return is_tensor(*output) && !produces_new_tensor(maker);
   });

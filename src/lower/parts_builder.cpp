@@ -56,8 +56,7 @@ void PartsBuilder::add_operands(KernelStepParts& parts, const PreparedUnit& unit
 void PartsBuilder::add_result(KernelStepParts& parts, const Value& value, const std::vector<const Node*>& inside) const {
   bool is_boxed = false;
   for_each_user(value, [&](const Node& user) {
-    is_boxed =
-        is_boxed || (places_.unit_of(user) == nullptr && std::find(inside.begin(), inside.end(), &user) == inside.end());
+    is_boxed = is_boxed || (places_.unit_of(user) == nullptr && std::ranges::find(inside, &user) == inside.end());
   });
   parts.results.push_back({registers_.at(&value), places_.slot_of(value), is_boxed, places_.is_reused(value)});
 }

@@ -108,7 +108,7 @@ std::optional<NotPrepared> find_obstacle(PreparedUnit& unit) {
 
 bool returns_tensors(const Node& node) {
   return node.schema() != nullptr && !node.op().is_language() &&
-         std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+         std::ranges::any_of(node.outputs(), [](const Value* output) {
            return output->type()->kind() == c10::TypeKind::TensorType || is_list_of_tensors(*output);
          });
 }
@@ -177,13 +177,12 @@ bool Places::is_weight(const Value& value) const {
     case Opcode::kConstant: return true;
     case Opcode::kGetAttr: {
       const auto reads = attribute_reads(value);
-      return !reads.empty() &&
-             std::none_of(reads.begin(), reads.end(), [&](const Node* read) { return assigned_reads_.contains(read); });
+      return !reads.empty() && std::ranges::none_of(reads, [&](const Node* read) { return assigned_reads_.contains(read); });
     }
     case Opcode::kUncheckedCast: return is_weight(*node.input(0));
     case Opcode::kIf:
-      return std::all_of(node.blocks().begin(), node.blocks().end(),
-                         [&](const Block* branch) { return is_weight(*branch->returns()[value.offset()]); });
+      return std::ranges::all_of(node.blocks(),
+                                 [&](const Block* branch) { return is_weight(*branch->returns()[value.offset()]); });
     default: return false;
   }
 }
@@ -212,8 +211,7 @@ void Places::leave_out_views(const Graph& graph, const Regions& regions, bool as
     if (!unit.kernel->is_view) {
       continue;
     }
-    const auto results = unit.nodes.back()->outputs();
-    const bool escapes = std::any_of(results.begin(), results.end(), [&](const Value* result) {
+    const bool escapes = std::ranges::any_of(unit.nodes.back()->outputs(), [&](const Value* result) {
       return !regions.is_plannable(*result) && (regions.changes_form(*result) || may_escape(*result));
     });
     if (asks_gradients || escapes || beside_writes.contains(&unit)) {
@@ -277,11 +275,11 @@ void Places::choose_attributes(const Graph& graph, const AssignedAttributes* ass
     }
   });
   // The last first: an object is read in place if its attributes are.
-  std::reverse(reads.begin(), reads.end());
+  std::ranges::reverse(reads);
   for (const Node* read : reads) {
-    const auto uses = read->output()->uses();
-    if (std::all_of(uses.begin(), uses.end(),
-                    [&](const Use& use) { return unit_of_.contains(use.user) || read_in_place_.contains(use.user); })) {
+    if (std::ranges::all_of(read->output()->uses(), [&](const Use& use) {
+          return unit_of_.contains(use.user) || read_in_place_.contains(use.user);
+        })) {
       read_in_place_.insert(read);
     }
   }
@@ -324,7 +322,7 @@ const Node* Places::find_product_before(const Node& kernel) const {
     return nullptr;
   }
   const auto uses = node->output()->uses();
-  const bool is_of_group = !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const Use& use) {
+  const bool is_of_group = !uses.empty() && std::ranges::all_of(uses, [&](const Use& use) {
     return use.user->owning_block() == kernel.block(0) && use.user != kernel.block(0)->return_node();
   });
   return is_of_group ? node : nullptr;
@@ -367,10 +365,10 @@ void Places::choose_reused(const Regions& regions, const Block& body, size_t fre
     }
   };
   for (const PreparedUnit& unit : units_) {
-    std::for_each(unit.nodes.back()->outputs().begin(), unit.nodes.back()->outputs().end(), choose);
+    std::ranges::for_each(unit.nodes.back()->outputs(), choose);
   }
   for (const NodeGroup& group : groups_) {
-    std::for_each(group.results.begin(), group.results.end(), choose);
+    std::ranges::for_each(group.results, choose);
   }
 }
 

@@ -28,10 +28,8 @@ bool draws_random_numbers(const Op& op) {
     return false;
   }
   // A composite that takes a generator draws from it through the operators that it calls.
-  const auto& arguments = op.schema->arguments();
   return op.has_tag(at::Tag::nondeterministic_seeded) ||
-         std::any_of(arguments.begin(), arguments.end(),
-                     [](const auto& argument) { return argument.name() == "generator"; });
+         std::ranges::any_of(op.schema->arguments(), [](const auto& argument) { return argument.name() == "generator"; });
 }
 
 bool is_trusted(const Op& op) {
@@ -78,8 +76,7 @@ bool computes_strided_tensors(const Op& op) {
 }
 
 bool takes_layout(const c10::FunctionSchema& schema) {
-  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
-                     [](const c10::Argument& argument) { return argument.name() == "layout"; });
+  return std::ranges::any_of(schema.arguments(), [](const c10::Argument& argument) { return argument.name() == "layout"; });
 }
 
 // Returns whether the row says something that holds for strided results alone: their dtypes, sizes or gradients.
@@ -90,19 +87,15 @@ bool has_strided_results(const OpRow& row) {
 }
 
 bool holds_tensors(const c10::Type& type) {
-  const auto parts = type.containedTypes();
   return type.kind() == c10::TypeKind::TensorType ||
-         std::any_of(parts.begin(), parts.end(), [](const c10::TypePtr& part) { return holds_tensors(*part); });
+         std::ranges::any_of(type.containedTypes(), [](const c10::TypePtr& part) { return holds_tensors(*part); });
 }
 
 // Returns whether the operator makes a result of tensors: one that the schema does not call an argument, or a part of one.
 bool makes_result_of_tensors(const c10::FunctionSchema& schema) {
-  const auto& arguments = schema.arguments();
-  const auto& returns = schema.returns();
-  return std::any_of(arguments.begin(), arguments.end(),
-                     [](const c10::Argument& each) { return holds_tensors(*each.type()); }) &&
-         std::any_of(returns.begin(), returns.end(),
-                     [](const c10::Argument& each) { return holds_tensors(*each.type()) && !has_mark(each); });
+  return std::ranges::any_of(schema.arguments(), [](const c10::Argument& each) { return holds_tensors(*each.type()); }) &&
+         std::ranges::any_of(schema.returns(),
+                             [](const c10::Argument& each) { return holds_tensors(*each.type()) && !has_mark(each); });
 }
 
 bool is_of_namespace(const Op& op, std::string_view name) { return op.schema->name().starts_with(name); }
@@ -128,8 +121,7 @@ bool may_keep_operands(const Op& op) {
 
 bool may_change_sizes(const Op& op) {
   const auto is_out = [](const c10::Argument& argument) { return argument.kwarg_only() && is_write(argument); };
-  const auto& arguments = op.schema->arguments();
-  return op.resizes || op.has_tag(at::Tag::inplace_view) || std::any_of(arguments.begin(), arguments.end(), is_out);
+  return op.resizes || op.has_tag(at::Tag::inplace_view) || std::ranges::any_of(op.schema->arguments(), is_out);
 }
 
 // ---- functional variants --------------------------------------------------------------------------------------------
@@ -228,7 +220,7 @@ const RowsByName& rows_by_name() {
 bool Op::is_marked_as_written(size_t index) const { return is_write(schema->arguments()[index]); }
 
 bool Op::writes_unmarked(size_t index) const {
-  return !written.empty() && std::find(written.begin(), written.end(), schema->arguments()[index].name()) != written.end();
+  return !written.empty() && std::ranges::find(written, schema->arguments()[index].name()) != written.end();
 }
 
 std::optional<size_t> Op::argument_index(std::string_view argument) const {
@@ -353,7 +345,7 @@ const OpRow* find_op_row(std::string_view name, std::string_view overload) {
   const OpRow* any = nullptr;
   if (found != rows_by_name().end()) {
     for (const OpRow* row : found->second) {
-      if (std::find(row->overloads.begin(), row->overloads.end(), overload) != row->overloads.end()) {
+      if (std::ranges::find(row->overloads, overload) != row->overloads.end()) {
         return row;
       }
       any = row->overloads.empty() ? row : any;

@@ -20,7 +20,7 @@ using Group = std::vector<Node*>;  // nodes in the order of their block
 using Members = std::unordered_set<const Node*>;
 
 bool is_used_outside(const Value& value, const Members& members) {
-  return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) { return !members.contains(use.user); });
+  return std::ranges::any_of(value.uses(), [&](const Use& use) { return !members.contains(use.user); });
 }
 
 // Chooses the nodes that are delegated together. Does not change the graph.
@@ -55,23 +55,22 @@ class Grouping {
   bool is_supported(const Node& node) const {
     return node.schema() != nullptr && node.blocks().empty() && !node.outputs().empty() && !has_effects(node) &&
            !node.op().reads_state && !node.op().differentiates &&
-           std::all_of(node.outputs().begin(), node.outputs().end(),
-                       [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; }) &&
+           std::ranges::all_of(node.outputs(),
+                               [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; }) &&
            partitioner_.supports(node);
   }
 
   static bool may_be_view(const Node& node) {
-    const auto& returns = node.schema()->returns();
     return node.op().results_may_share_memory ||
-           std::any_of(returns.begin(), returns.end(), [](const auto& result) { return result.alias_info() != nullptr; });
+           std::ranges::any_of(node.schema()->returns(), [](const auto& result) { return result.alias_info() != nullptr; });
   }
 
   // A view that is used outside the group stays outside. The nodes before and after it form groups of their own.
   void finish(Group group) {
     const Members members(group.begin(), group.end());
-    const auto shares = std::find_if(group.begin(), group.end(), [&](const Node* node) {
-      return may_be_view(*node) && std::any_of(node->outputs().begin(), node->outputs().end(),
-                                               [&](const Value* output) { return is_used_outside(*output, members); });
+    const auto shares = std::ranges::find_if(group, [&](const Node* node) {
+      return may_be_view(*node) &&
+             std::ranges::any_of(node->outputs(), [&](const Value* output) { return is_used_outside(*output, members); });
     });
     if (shares != group.end()) {
       finish(Group(group.begin(), shares));

@@ -122,8 +122,7 @@ constexpr std::array kPasses = {
              "removes computations on gradients known to be undefined"},
     PassInfo{"unroll_loops", unroll_loops, Stage::kOptimize, "unrolls loops with a constant trip count"},
 };
-static_assert(std::is_sorted(kPasses.begin(), kPasses.end(),
-                             [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));
+static_assert(std::ranges::is_sorted(kPasses, [](const PassInfo& a, const PassInfo& b) { return a.name < b.name; }));
 
 constexpr std::array<std::string_view, 5> kPassesWithArguments = {"freeze", "lower_callers_autocast", "lower_known_operands",
                                                                   "refine_optional_tensors", "settle_autocast"};
@@ -134,7 +133,7 @@ std::span<const PassInfo> all_passes() { return kPasses; }
 std::span<const std::string_view> passes_with_arguments() { return kPassesWithArguments; }
 
 const PassInfo* find_pass(std::string_view name) {
-  const auto found = std::find_if(kPasses.begin(), kPasses.end(), [&](const PassInfo& pass) { return pass.name == name; });
+  const auto found = std::ranges::find_if(kPasses, [&](const PassInfo& pass) { return pass.name == name; });
   return found == kPasses.end() ? nullptr : &*found;
 }
 
@@ -143,8 +142,7 @@ std::vector<std::string_view> nearest_pass_names(std::string_view name) {
   for (const PassInfo& pass : kPasses) {
     names.push_back(pass.name);
   }
-  std::stable_sort(names.begin(), names.end(),
-                   [&](auto a, auto b) { return edit_distance(name, a) < edit_distance(name, b); });
+  std::ranges::stable_sort(names, [&](auto a, auto b) { return edit_distance(name, a) < edit_distance(name, b); });
   names.resize(std::min<size_t>(names.size(), 3));
   return names;
 }

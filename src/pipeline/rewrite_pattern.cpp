@@ -135,35 +135,33 @@ bool RewritePattern::may_replace(const Node& last, const Match& match, const Ali
       continue;
     }
     const Node& found = *match.at(node->output(0))->node();
-    const bool is_known =
-        writes.covers(found) && std::all_of(found.inputs().begin(), found.inputs().end(), [&](const Value* input) {
-          return input->node()->kind() == prim::Param || writes.covers(*input->node());
-        });
+    const bool is_known = writes.covers(found) && std::ranges::all_of(found.inputs(), [&](const Value* input) {
+                            return input->node()->kind() == prim::Param || writes.covers(*input->node());
+                          });
     if (found.owning_block() != last.owning_block() || !is_known) {
       return false;  // nodes made in this sweep are matched in the next
     }
-    if (&found != &last && (writes.state_may_change_between(found, last) ||
-                            std::any_of(found.inputs().begin(), found.inputs().end(), [&](const Value* input) {
-                              return writes.may_be_written_between(*input, found, last);
-                            }))) {
+    if (&found != &last &&
+        (writes.state_may_change_between(found, last) || std::ranges::any_of(found.inputs(), [&](const Value* input) {
+           return writes.may_be_written_between(*input, found, last);
+         }))) {
       return false;
     }
     for (const Value* value : node->outputs()) {
-      const bool is_output = std::find(outputs.begin(), outputs.end(), value) != outputs.end();
+      const bool is_output = std::ranges::find(outputs, value) != outputs.end();
       const Value& inner = *match.at(value);
-      if (!is_output && std::any_of(inner.uses().begin(), inner.uses().end(),
-                                    [&](const Use& use) { return !matched.contains(use.user); })) {
+      if (!is_output && std::ranges::any_of(inner.uses(), [&](const Use& use) { return !matched.contains(use.user); })) {
         return false;
       }
       // The results are computed at the last node, so no other node may use one before.
-      if (is_output && &found != &last && std::any_of(inner.uses().begin(), inner.uses().end(), [&](const Use& use) {
+      if (is_output && &found != &last && std::ranges::any_of(inner.uses(), [&](const Use& use) {
             return !matched.contains(use.user) && !writes.is_after(*use.user, last);
           })) {
         return false;
       }
     }
   }
-  const bool operands_change = std::any_of(pattern_->inputs().begin(), pattern_->inputs().end(), [&](const Value* hole) {
+  const bool operands_change = std::ranges::any_of(pattern_->inputs(), [&](const Value* hole) {
     const auto operand = match.find(hole);
     return operand != match.end() && aliases.may_be_written(*operand->second);
   });

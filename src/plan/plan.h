@@ -99,8 +99,7 @@ class Plan {
   bool asks_gradients() const { return asks_gradients_; }
   // Returns whether a constant tensor requires a gradient now. Its owner may change that between two runs.
   bool constants_require_grad() const {
-    return std::any_of(constant_tensors_.begin(), constant_tensors_.end(),
-                       [](const at::Tensor& tensor) { return tensor.requires_grad(); });
+    return std::ranges::any_of(constant_tensors_, [](const at::Tensor& tensor) { return tensor.requires_grad(); });
   }
 
   // The slots of prepared steps, and the number of those steps that keep state in a frame.

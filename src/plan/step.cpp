@@ -16,8 +16,7 @@ bool may_be_recorded(const c10::IValue& value) {
            ((c10::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined());
   }
   if (value.isList()) {
-    const auto elements = value.toListRef();
-    return std::any_of(elements.begin(), elements.end(), may_be_recorded);
+    return std::ranges::any_of(value.toListRef(), may_be_recorded);
   }
   return value.isTuple() || value.isGenericDict() || value.isObject();
 }

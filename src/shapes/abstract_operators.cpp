@@ -54,7 +54,7 @@ void AbstractEvaluator::run_operator(const Node& node) {
   const auto& arguments = node.schema()->arguments();
   const Effects effects = effects_of(node);
   const bool may_keep_lists = effects.unknown || effects.external || effects.state;
-  const bool produces_containers = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+  const bool produces_containers = std::ranges::any_of(node.outputs(), [](const Value* output) {
     return holds_memory(output->type()) && output->type()->kind() != c10::TypeKind::TensorType;
   });
   for (size_t i = 0; i < node.inputs().size(); ++i) {
@@ -85,8 +85,7 @@ AbstractValue AbstractEvaluator::integer_result(const Node& node) const {
     return elements == nullptr ? AbstractValue() : AbstractValue::integer(static_cast<int64_t>(elements->size()));
   }
   // By the values, not by their types: a `Scalar` may be an integer.
-  if (inputs.empty() ||
-      !std::all_of(inputs.begin(), inputs.end(), [&](const Value* input) { return at(*input).is_integer(); })) {
+  if (inputs.empty() || !std::ranges::all_of(inputs, [&](const Value* input) { return at(*input).is_integer(); })) {
     return {};
   }
   const auto negated = [](std::optional<bool> value) { return value ? std::optional(!*value) : std::nullopt; };
@@ -335,8 +334,8 @@ std::optional<c10::IValue> known_value(const AbstractValue& value, const c10::Ty
 // Evaluates an operator on known numbers and strings.
 std::optional<AbstractValues> AbstractEvaluator::constant_results(const Node& node) const {
   if (node.inputs().empty() || effects_of(node).any() || node.op().reads_state || node.schema()->is_vararg() ||
-      std::any_of(node.outputs().begin(), node.outputs().end(),
-                  [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; })) {
+      std::ranges::any_of(node.outputs(),
+                          [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; })) {
     return std::nullopt;
   }
   std::vector<c10::IValue> stack;

@@ -79,13 +79,12 @@ std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
   static const std::array emptied = {c10::kStrided, c10::kSparse, c10::kSparseCsr};
   const bool has_rank = facts.sizes || ranks_used_ < ranks_.size();
   if (!facts.dtype || !has_rank || !facts.layout || facts.defined == false ||
-      (is_meta ? facts.layout != c10::kStrided
-               : std::find(emptied.begin(), emptied.end(), *facts.layout) == emptied.end())) {
+      (is_meta ? facts.layout != c10::kStrided : std::ranges::find(emptied, *facts.layout) == emptied.end())) {
     return std::nullopt;
   }
   const std::vector<int64_t> sizes = facts.sizes ? examples_of(*facts.sizes, arithmetic_)
                                                  : std::vector<int64_t>(static_cast<size_t>(ranks_[ranks_used_++]), 1);
-  if (std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; })) {
+  if (std::ranges::any_of(sizes, [](int64_t size) { return size < 0; })) {
     return std::nullopt;  // the examples do not fit together
   }
   const auto options = at::TensorOptions().dtype(*facts.dtype).device(device_).layout(*facts.layout);

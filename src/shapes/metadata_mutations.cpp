@@ -42,7 +42,7 @@ bool builds_only_a_result(const Node& node) {
     return (use.user->opcode() == Opcode::kReturn && use.user->owning_block()->owner() == nullptr) ||
            builds_only_a_result(*use.user);
   };
-  return makes_container && std::all_of(node.output()->uses().begin(), node.output()->uses().end(), is_for_the_caller);
+  return makes_container && std::ranges::all_of(node.output()->uses(), is_for_the_caller);
 }
 
 }  // namespace
@@ -166,8 +166,7 @@ void MetadataMutations::visit_node(const Node& node) {
 
 void MetadataMutations::visit_operator(const Node& node) {
   const c10::FunctionSchema& schema = *node.schema();
-  const bool may_keep = std::any_of(node.inputs().begin(), node.inputs().end(),
-                                    [](const Value* input) { return is_container(input->type()); });
+  const bool may_keep = std::ranges::any_of(node.inputs(), [](const Value* input) { return is_container(input->type()); });
   for (const Value* input : node.inputs()) {
     if (may_keep && is_tensor(input->type())) {
       put(*input);

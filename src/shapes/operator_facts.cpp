@@ -61,9 +61,8 @@ bool is_tensor_type(const c10::TypePtr& type) {
 
 // Returns whether an operator may find tensors in a value of the type. The elements of lists and tuples are asked.
 bool may_bring_tensors(const c10::TypePtr& type) {
-  const auto contained = type->containedTypes();
   const bool is_row = type->kind() == c10::TypeKind::ListType || type->kind() == c10::TypeKind::TupleType;
-  return is_row ? std::any_of(contained.begin(), contained.end(), may_bring_tensors) : holds_memory(type);
+  return is_row ? std::ranges::any_of(type->containedTypes(), may_bring_tensors) : holds_memory(type);
 }
 
 bool is_object(const c10::Type& type) {
@@ -84,7 +83,7 @@ class OperatorFacts {
     if (auto property = tensor_property(node_, operands_, arithmetic_)) {
       return {*property};
     }
-    const bool produces_tensors = std::any_of(node_.outputs().begin(), node_.outputs().end(), [](const Value* output) {
+    const bool produces_tensors = std::ranges::any_of(node_.outputs(), [](const Value* output) {
       return output->type()->kind() == c10::TypeKind::TensorType || output->type()->kind() == c10::TypeKind::ListType;
     });
     const Effects effects = effects_of(node_);
@@ -252,7 +251,7 @@ class OperatorFacts {
   bool result_is_contiguous() const {
     const auto all_operands_are = [this] {
       return sees_all_tensors_ && !tensors_.empty() &&
-             std::all_of(tensors_.begin(), tensors_.end(), [](const TensorFacts* tensor) { return tensor->contiguous; });
+             std::ranges::all_of(tensors_, [](const TensorFacts* tensor) { return tensor->contiguous; });
     };
     switch (node_.op().layout) {
       case Layout::kUnknown:

@@ -45,10 +45,9 @@ namespace {
 
 // Returns whether the type contains a type variable: `t[]`, `Dict(str, t)`.
 bool is_container_of_anything(const c10::Type& type) {
-  const auto contained = type.containedTypes();
   return (type.kind() == c10::TypeKind::ListType || type.kind() == c10::TypeKind::DictType) &&
-         std::any_of(contained.begin(), contained.end(),
-                     [](const c10::TypePtr& part) { return part->kind() == c10::TypeKind::VarType; });
+         std::ranges::any_of(type.containedTypes(),
+                             [](const c10::TypePtr& part) { return part->kind() == c10::TypeKind::VarType; });
 }
 
 }  // namespace
@@ -59,7 +58,7 @@ std::vector<AliasSets::Memory> AliasSets::writes_of(const Node& node) const {
     if (set == kNone || kinds == kNoMemory) {
       return;
     }
-    const auto same = std::find_if(writes.begin(), writes.end(), [&](const Memory& write) { return write.set == set; });
+    const auto same = std::ranges::find_if(writes, [&](const Memory& write) { return write.set == set; });
     if (same == writes.end()) {
       writes.push_back({set, kinds});
     } else {
@@ -99,8 +98,7 @@ bool AliasSets::may_write(const Node& node, const Value& value) const {
   const Set set = set_of(value);
   const MemoryKinds kinds = memory_kinds_of(value.type());
   const auto writes = writes_of(node);
-  return std::any_of(writes.begin(), writes.end(),
-                     [&](const Memory& write) { return write.set == set && (write.kinds & kinds) != 0; });
+  return std::ranges::any_of(writes, [&](const Memory& write) { return write.set == set && (write.kinds & kinds) != 0; });
 }
 
 }  // namespace sconce

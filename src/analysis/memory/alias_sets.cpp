@@ -11,8 +11,7 @@ namespace sconce {
 namespace {
 
 bool shares_a_symbol(const c10::AliasInfo& a, const c10::AliasInfo& b) {
-  return std::any_of(a.afterSets().begin(), a.afterSets().end(),
-                     [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
+  return std::ranges::any_of(a.afterSets(), [&](c10::Symbol symbol) { return b.beforeSets().contains(symbol); });
 }
 
 }  // namespace

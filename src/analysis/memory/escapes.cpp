@@ -17,12 +17,12 @@ std::unordered_set<const Value*> find_escaping_values(const Graph& graph, const 
       set = aliases.contents_of(set);
     }
   };
-  std::for_each(graph.outputs().begin(), graph.outputs().end(), escape);
+  std::ranges::for_each(graph.outputs(), escape);
   if (autograd_runs) {
     for_each_node(graph.body(), [&](Node* node) {
       if (node->schema() != nullptr) {
-        std::for_each(node->inputs().begin(), node->inputs().end(), escape);
-        std::for_each(node->outputs().begin(), node->outputs().end(), escape);
+        std::ranges::for_each(node->inputs(), escape);
+        std::ranges::for_each(node->outputs(), escape);
       }
     });
   }
@@ -50,7 +50,7 @@ namespace {
 // Returns whether the operator observes the identity of the value.
 bool reads_identity(const Node& node, const Value& value) {
   if (node.opcode() == Opcode::kIs || node.opcode() == Opcode::kIsNot) {
-    return std::none_of(node.inputs().begin(), node.inputs().end(), [](const Value* input) { return is_none(*input); });
+    return std::ranges::none_of(node.inputs(), [](const Value* input) { return is_none(*input); });
   }
   return is_tensor(value) && node.op().reads_identity;
 }
@@ -72,7 +72,7 @@ bool operator_hands_on(const Node& node, size_t index) {
   const c10::TypePtr& type = node.input(index)->type();
   // A tensor shares no memory with a list of numbers.
   const bool is_plain_list = type->kind() == c10::TypeKind::ListType && !holds_memory(type->containedType(0));
-  return std::any_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
+  return std::ranges::any_of(node.outputs(), [&](const Value* output) {
     return holds_memory(output->type()) &&
            (marked || (!is_plain_list && node.op().results_may_share_memory) || holds_mutable(output));
   });
@@ -115,7 +115,7 @@ bool is_read_only_and_local(const Value& value, std::unordered_set<const Value*>
   if (!holds_memory(value.type()) || !seen.insert(&value).second) {
     return true;
   }
-  return std::all_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+  return std::ranges::all_of(value.uses(), [&](const Use& use) {
     const Node& user = *use.user;
     if (!user.op().moves_operands) {
       if (user.schema() == nullptr || effects_of(user).unknown) {
@@ -128,8 +128,7 @@ bool is_read_only_and_local(const Value& value, std::unordered_set<const Value*>
         return true;
       }
     }
-    return std::all_of(user.outputs().begin(), user.outputs().end(),
-                       [&](const Value* output) { return is_read_only_and_local(*output, seen); });
+    return std::ranges::all_of(user.outputs(), [&](const Value* output) { return is_read_only_and_local(*output, seen); });
   });
 }
 

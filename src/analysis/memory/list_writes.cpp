@@ -34,7 +34,7 @@ Opcode list_write_of(const Node& node) {
 
 bool only_reads_list(const Node& node, size_t index) {
   // A list cannot hide in a tensor or number.
-  const bool produces_no_lists = std::all_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+  const bool produces_no_lists = std::ranges::all_of(node.outputs(), [](const Value* output) {
     return output->type()->kind() == c10::TypeKind::TensorType || !holds_memory(output->type());
   });
   if (!produces_no_lists || node.opcode() == Opcode::kIs || node.opcode() == Opcode::kIsNot) {
@@ -63,15 +63,14 @@ const Node* unpacking_node(const Value& list) {
 }
 
 bool is_operand_list(const Value& list) {
-  return std::all_of(list.uses().begin(), list.uses().end(),
-                     [](const Use& use) { return only_reads_list(*use.user, use.index) && produces_new_tensor(*use.user); });
+  return std::ranges::all_of(
+      list.uses(), [](const Use& use) { return only_reads_list(*use.user, use.index) && produces_new_tensor(*use.user); });
 }
 
 bool is_result_list(const Value& list) {
   const Node& node = *list.node();
   return unpacking_node(list) != nullptr && !node.op().is_language() && node.schema() != nullptr &&
-         !effects_of(node).unknown && !effects_of(node).writes &&
-         std::all_of(node.inputs().begin(), node.inputs().end(), [](const Value* input) {
+         !effects_of(node).unknown && !effects_of(node).writes && std::ranges::all_of(node.inputs(), [](const Value* input) {
            return (memory_kinds_within(input->type()) & ~kListMemory) == kNoMemory || !is_container(input->type());
          });
 }

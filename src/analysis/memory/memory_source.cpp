@@ -12,8 +12,7 @@ bool makes_new_tensors(const Node& node) {
   if (node.outputs().size() == 1) {
     return produces_new_tensor(node);
   }
-  const auto& returns = node.schema()->returns();
-  return node.op().dispatched && std::all_of(returns.begin(), returns.end(), [](const c10::Argument& result) {
+  return node.op().dispatched && std::ranges::all_of(node.schema()->returns(), [](const c10::Argument& result) {
            return result.alias_info() == nullptr && result.type()->kind() == c10::TypeKind::TensorType;
          });
 }

@@ -21,13 +21,12 @@ bool may_hold_tuple_or_text(const c10::TypePtr& type) {
   if (type->kind() == c10::TypeKind::ClassType || type->kind() == c10::TypeKind::FunctionType) {
     return false;
   }
-  const auto parts = type->containedTypes();
   return is_tuple_or_text(*type) || type->kind() == c10::TypeKind::AnyType ||
-         std::any_of(parts.begin(), parts.end(), may_hold_tuple_or_text);
+         std::ranges::any_of(type->containedTypes(), may_hold_tuple_or_text);
 }
 
 bool any_may_hold_tuple_or_text(c10::ArrayRef<Value*> values) {
-  return std::any_of(values.begin(), values.end(), [](const Value* value) { return may_hold_tuple_or_text(value->type()); });
+  return std::ranges::any_of(values, [](const Value* value) { return may_hold_tuple_or_text(value->type()); });
 }
 
 }  // namespace
@@ -40,8 +39,8 @@ bool observes_identity(const Graph& graph, const std::function<bool(const Node&)
       return is_tuple_or_text(*value->type()) || kind == c10::TypeKind::AnyType || kind == c10::TypeKind::UnionType;
     };
     const auto inputs = node->inputs();
-    const bool compares = (node->opcode() == Opcode::kIs || node->opcode() == Opcode::kIsNot) &&
-                          std::all_of(inputs.begin(), inputs.end(), may_be_tuple);
+    const bool compares =
+        (node->opcode() == Opcode::kIs || node->opcode() == Opcode::kIsNot) && std::ranges::all_of(inputs, may_be_tuple);
     const bool calls_unseen = node->op().is_language() && effects_of(*node).unknown && (!is_seen || !is_seen(*node)) &&
                               any_may_hold_tuple_or_text(inputs);
     asks = asks || compares || calls_unseen;
@@ -50,8 +49,7 @@ bool observes_identity(const Graph& graph, const std::function<bool(const Node&)
 }
 
 bool produces_tuple_or_string(const Node& node) {
-  return std::any_of(node.outputs().begin(), node.outputs().end(),
-                     [](const Value* output) { return is_tuple_or_text(*output->type()); });
+  return std::ranges::any_of(node.outputs(), [](const Value* output) { return is_tuple_or_text(*output->type()); });
 }
 
 }  // namespace sconce

@@ -28,8 +28,7 @@ void JointGraphBuilder::enter_blocks(Node& node) {
     const auto reaches = [this](const Value* operand) { return is_reached(operand); };
     each.blocks.push_back(differentiate_nested(node, i, reaches, joint_.run));
   }
-  if (std::all_of(each.blocks.begin(), each.blocks.end(),
-                  [](const BlockGradient& block) { return block.backward == nullptr; })) {
+  if (std::ranges::all_of(each.blocks, [](const BlockGradient& block) { return block.backward == nullptr; })) {
     return;
   }
   if (counts) {
@@ -54,8 +53,8 @@ void JointGraphBuilder::differentiate_blocks(const Differentiated& each) {
     has_one = has_one || gradients.back().value != nullptr;
   }
   for (const BlockGradient& block : each.blocks) {
-    has_one = has_one || std::any_of(block.lists.begin(), block.lists.end(),
-                                     [this](const Value* list) { return list_gradients_.contains(list); });
+    has_one =
+        has_one || std::ranges::any_of(block.lists, [this](const Value* list) { return list_gradients_.contains(list); });
   }
   if (!has_one) {
     return;
@@ -100,8 +99,8 @@ JointGraphBuilder::Values JointGraphBuilder::instantiate_backward(const BlockGra
 // iteration too, so that the iterations need not differ. Elsewhere an undefined tensor.
 Value* JointGraphBuilder::initial_gradient(const Value& param, Value* result, const std::vector<Value*>& sources,
                                            Node* position) {
-  const bool is_only_added = std::all_of(param.uses().begin(), param.uses().end(),
-                                         [](const Use& use) { return use.user->kind() == prim::AutogradAdd; });
+  const bool is_only_added =
+      std::ranges::all_of(param.uses(), [](const Use& use) { return use.user->kind() == prim::AutogradAdd; });
   if (!is_only_added || sources.empty() || !is_real_tensor(*result)) {
     return insert_undefined(position);
   }
@@ -176,13 +175,13 @@ void JointGraphBuilder::differentiate_branches(const Differentiated& each, const
   for (const BlockGradient& block : each.blocks) {
     for (const size_t input : block.signature.inputs) {
       Value* operand = block.operands[input];
-      if (std::find(operands.begin(), operands.end(), operand) == operands.end()) {
+      if (std::ranges::find(operands, operand) == operands.end()) {
         operands.push_back(operand);
       }
     }
   }
   Values of_return;
-  std::transform(gradients.begin(), gradients.end(), std::back_inserter(of_return), [this](const Gradient& gradient) {
+  std::ranges::transform(gradients, std::back_inserter(of_return), [this](const Gradient& gradient) {
     return gradient.value != nullptr ? gradient.value : insert_undefined(end_);
   });
   Node* const branches = graph_.create(prim::If, {each.node->input(0)}, operands.size());
@@ -195,8 +194,7 @@ void JointGraphBuilder::differentiate_branches(const Differentiated& each, const
         block.backward == nullptr ? Values() : instantiate_backward(block, of_return, graph_.insert_constant(0, end), end);
     for (const Value* operand : operands) {
       const std::vector<size_t>& inputs = block.signature.inputs;
-      const auto found =
-          std::find_if(inputs.begin(), inputs.end(), [&](size_t input) { return block.operands[input] == operand; });
+      const auto found = std::ranges::find_if(inputs, [&](size_t input) { return block.operands[input] == operand; });
       branch->add_return(found == inputs.end() ? insert_undefined(end) : parts[static_cast<size_t>(found - inputs.begin())]);
     }
   }

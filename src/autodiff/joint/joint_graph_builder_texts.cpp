@@ -70,8 +70,7 @@ Value* JointGraphBuilder::insert_missing_gradient(const Differentiated& each, co
 // Fills missing entries: zeros for results that may require a gradient, an arbitrary gradient for the others, which the text
 // ignores. If one entry is defined in a run, all are.
 JointGraphBuilder::Values JointGraphBuilder::fill(const Differentiated& each, const Gradients& gradients) {
-  const auto any =
-      std::find_if(gradients.begin(), gradients.end(), [](const Gradient& one) { return one.value != nullptr; });
+  const auto any = std::ranges::find_if(gradients, [](const Gradient& one) { return one.value != nullptr; });
   const size_t source_count = sources_of(gradients).size();
   Values filled;
   for (size_t i = 0; i < gradients.size(); ++i) {

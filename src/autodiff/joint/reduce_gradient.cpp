@@ -104,7 +104,7 @@ Value* sum_to_operand(Value* gradient, const Node& node, size_t index, Node* pos
     }
   }
   const bool has_one_tensor =
-      std::count_if(node.inputs().begin(), node.inputs().end(), [](const Value* input) { return is_tensor(*input); }) == 1;
+      std::ranges::count_if(node.inputs(), [](const Value* input) { return is_tensor(*input); }) == 1;
   if (is_plain_product(node, index) || (has_one_tensor && node.op().has_tag(at::Tag::pointwise))) {
     return gradient;
   }
@@ -121,9 +121,8 @@ bool may_be_floating(const Value& value) {
 // promoted. If all have one, so have its gradients.
 std::optional<c10::ScalarType> dtype_of_text(const Node& node) {
   const auto dtype = known_dtype(*node.output(0));
-  const bool is_common = std::all_of(node.inputs().begin(), node.inputs().end(), [&](const Value* operand) {
-    return !may_be_floating(*operand) || known_dtype(*operand) == dtype;
-  });
+  const bool is_common = std::ranges::all_of(
+      node.inputs(), [&](const Value* operand) { return !may_be_floating(*operand) || known_dtype(*operand) == dtype; });
   return is_common ? dtype : std::nullopt;
 }
 

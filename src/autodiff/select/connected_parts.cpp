@@ -89,7 +89,7 @@ class PartFinder {
       }
       const auto unite = [&](size_t other) {
         if (!is_free_[other]) {
-          std::replace(part_of_.begin(), part_of_.end(), size_t{part_of_[other]}, i);
+          std::ranges::replace(part_of_, size_t{part_of_[other]}, i);
         }
       };
       for_each_maker(*slice_[i].node, unite);
@@ -124,8 +124,7 @@ class PartFinder {
 }  // namespace
 
 std::vector<SliceMembers> connected_parts(const SliceMembers& slice) {
-  const bool is_whole =
-      std::any_of(slice.begin(), slice.end(), [](const SliceMember& member) { return writes(*member.node); });
+  const bool is_whole = std::ranges::any_of(slice, [](const SliceMember& member) { return writes(*member.node); });
   return is_whole ? std::vector<SliceMembers>{slice} : PartFinder(slice).find();
 }
 

@@ -29,17 +29,14 @@ class BlockCheck {
   bool is_differentiable(const Node& node) {
     const c10::ArrayRef<Value*> carried = node.opcode() == Opcode::kLoop ? node.inputs().slice(2) : c10::ArrayRef<Value*>();
     return is_block_node(node) && are_numbers_or_real(carried) && are_numbers_or_real(node.outputs()) && is_certain(node) &&
-           std::all_of(node.blocks().begin(), node.blocks().end(),
-                       [this](const Block* block) { return is_differentiable(*block); });
+           std::ranges::all_of(node.blocks(), [this](const Block* block) { return is_differentiable(*block); });
   }
 
  private:
   bool is_differentiable(const Block& block) {
     return are_numbers_or_real(block.params()) && are_numbers_or_real(block.returns()) &&
-           std::none_of(block.params().begin(), block.params().end(),
-                        [this](const Value* param) { return is_shared(*param); }) &&
-           std::all_of(block.returns().begin(), block.returns().end(),
-                       [this](const Value* value) { return is_own(*value); }) &&
+           std::ranges::none_of(block.params(), [this](const Value* param) { return is_shared(*param); }) &&
+           std::ranges::all_of(block.returns(), [this](const Value* value) { return is_own(*value); }) &&
            may_have_all(block);
   }
 
@@ -76,14 +73,12 @@ class BlockCheck {
   }
 
   static bool are_numbers_or_real(c10::ArrayRef<Value*> values) {
-    return std::all_of(values.begin(), values.end(), [](const Value* value) {
-      return is_tensor(*value) ? is_real_tensor(*value) : is_number_like(*value);
-    });
+    return std::ranges::all_of(
+        values, [](const Value* value) { return is_tensor(*value) ? is_real_tensor(*value) : is_number_like(*value); });
   }
 
   bool may_have(const Node& node) {
-    if (std::any_of(node.outputs().begin(), node.outputs().end(),
-                    [this](const Value* output) { return is_shared(*output); })) {
+    if (std::ranges::any_of(node.outputs(), [this](const Value* output) { return is_shared(*output); })) {
       return false;
     }
     if (!node.blocks().empty()) {
@@ -144,8 +139,8 @@ class BlockCheck {
 };
 
 bool carries_gradient_in_blocks(const Node& node) {
-  return !lists_filled_by(node).empty() || std::any_of(node.outputs().begin(), node.outputs().end(),
-                                                       [](const Value* output) { return may_require_grad(*output); });
+  return !lists_filled_by(node).empty() ||
+         std::ranges::any_of(node.outputs(), [](const Value* output) { return may_require_grad(*output); });
 }
 
 }  // namespace
@@ -161,7 +156,7 @@ bool is_differentiable_but_for_results(const Node& loop, const Roles& roles, Vis
 
 bool may_join(const Value& list, Visibility& visibility) {
   const auto found = appended_list(list);
-  return found && std::none_of(found->appends.begin(), found->appends.end(), [&](const Node* append) {
+  return found && std::ranges::none_of(found->appends, [&](const Node* append) {
            return may_require_grad(*append->input(1)) && visibility.is_visible(*append->input(1));
          });
 }
@@ -175,7 +170,7 @@ std::vector<Value*> lists_filled_by(const Node& node) {
       }
       Value* list = nested->input(0);
       const auto found = appended_list(*list);
-      if (found && found->filled_by == &node && std::find(lists.begin(), lists.end(), list) == lists.end()) {
+      if (found && found->filled_by == &node && std::ranges::find(lists, list) == lists.end()) {
         lists.push_back(list);
       }
     });

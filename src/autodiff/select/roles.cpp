@@ -27,7 +27,7 @@ bool is_tensor_list(const Value& value) {
 bool is_call(const Node& node) { return node.opcode() == Opcode::kCallFunction || node.opcode() == Opcode::kCallMethod; }
 
 bool any_may_require_grad(c10::ArrayRef<Value*> values) {
-  return std::any_of(values.begin(), values.end(), [](const Value* value) {
+  return std::ranges::any_of(values, [](const Value* value) {
     const Node& maker = *value->node();
     if (is_tensor_list(*value) && maker.opcode() == Opcode::kListConstruct && !maker.inputs().empty()) {
       return any_may_require_grad(maker.inputs());
@@ -101,7 +101,7 @@ bool writes_only_what_needs_no_gradient(const Node& node) {
   const Effects effects = effects_of(node);
   return effects.writes && !effects.random && !effects.external && !effects.state && !effects.unknown &&
          !node.inputs().empty() && is_tensor(*node.input(0)) &&
-         std::none_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) { return output->has_uses(); });
+         std::ranges::none_of(node.outputs(), [](const Value* output) { return output->has_uses(); });
 }
 
 // Returns whether the node computes, or writes, only what needs no gradient.
@@ -114,9 +114,8 @@ bool needs_no_gradient(const Node& node) {
       node.op().is_language()) {
     return false;
   }
-  const bool holds_objects = std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
-    return !is_tensor(*output) && !is_number_like(*output);
-  });
+  const bool holds_objects = std::ranges::any_of(
+      node.outputs(), [](const Value* output) { return !is_tensor(*output) && !is_number_like(*output); });
   return !holds_objects && !any_may_require_grad(node.inputs()) && !any_may_require_grad(node.outputs()) &&
          (!has_effects(node) || writes_only_what_needs_no_gradient(node));
 }
@@ -126,9 +125,8 @@ bool asks_autograd(const Node& node) { return node.op().differentiates || node.o
 
 bool is_numbers_of_tensor(const Node& node) {
   return node.schema() != nullptr && node.blocks().empty() && !has_effects(node) && !node.op().reads_state &&
-         !asks_autograd(node) && std::all_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
-           return is_number_like(*output);
-         });
+         !asks_autograd(node) &&
+         std::ranges::all_of(node.outputs(), [](const Value* output) { return is_number_like(*output); });
 }
 
 }  // namespace
@@ -161,7 +159,7 @@ bool joins_list(const Node& node) {
   }
   // A cat may have an empty vector among tensors of any rank.
   const c10::ArrayRef<Value*> elements = node.input(0)->node()->inputs();
-  return std::all_of(elements.begin(), elements.end(), [&](const Value* element) {
+  return std::ranges::all_of(elements, [&](const Value* element) {
     const TensorFacts* facts = element->facts();
     return facts != nullptr && facts->sizes && facts->sizes->size() == elements[0]->facts()->sizes->size();
   });
@@ -189,9 +187,8 @@ bool is_cheap_view(const Node& node) {
       return false;  // it copies, and its operand may be written until backward
     }
   }
-  const auto& returns = node.schema()->returns();
   return node.op().results_may_share_memory ||
-         std::any_of(returns.begin(), returns.end(), [](const auto& result) { return result.alias_info() != nullptr; });
+         std::ranges::any_of(node.schema()->returns(), [](const auto& result) { return result.alias_info() != nullptr; });
 }
 
 namespace {
@@ -269,7 +266,7 @@ bool autograd_records(const Node& node) {
   const bool cuts_gradient = node.opcode() == Opcode::kDetach || is_comparison(node.opcode());
   const bool is_recorded = is_call(node) || (node.schema() != nullptr && node.blocks().empty() &&
                                              node.op().dispatched.has_value() && any_may_require_grad(node.inputs()));
-  return is_recorded && !cuts_gradient && std::any_of(node.outputs().begin(), node.outputs().end(), [](const Value* output) {
+  return is_recorded && !cuts_gradient && std::ranges::any_of(node.outputs(), [](const Value* output) {
            return may_require_grad(*output) || is_tensor_list(*output);
          });
 }

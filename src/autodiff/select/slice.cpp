@@ -100,15 +100,14 @@ class SliceFinder {
       return slice_.results.contains(node.input(0));
     }
     const auto filled = lists_filled_by(node);
-    return std::all_of(filled.begin(), filled.end(), [this](const Value* list) { return take_list(*list->node()); });
+    return std::ranges::all_of(filled, [this](const Value* list) { return take_list(*list->node()); });
   }
 
   // Makes the list that a node of the slice joins a part of the slice. It may stand before the first member, or
   // have been released. Returns false if another slice has it.
   bool take_list(Node& list) {
     SliceMembers& members = slice_.members;
-    const auto found =
-        std::find_if(members.begin(), members.end(), [&](const SliceMember& member) { return member.node == &list; });
+    const auto found = std::ranges::find_if(members, [&](const SliceMember& member) { return member.node == &list; });
     if (found != members.end()) {
       found->is_kept = true;
       return true;
@@ -212,8 +211,7 @@ class SliceFinder {
 
   // Leaves out the auxiliary nodes at both ends: they run as well outside.
   void add_slice(const SliceMembers& members) {
-    const auto first =
-        std::find_if(members.begin(), members.end(), [](const SliceMember& member) { return member.is_kept; });
+    const auto first = std::ranges::find_if(members, [](const SliceMember& member) { return member.is_kept; });
     const auto last = std::find_if(members.rbegin(), members.rend(), [](const SliceMember& member) {
                         return member.is_differentiated;
                       }).base();

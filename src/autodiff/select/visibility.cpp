@@ -20,8 +20,7 @@ bool exposes_operands(Effects effects) {
 bool Visibility::is_visible(const Value& value) {
   const auto [found, is_new] = known_.emplace(&value, false);  // false within a cycle through a loop
   if (is_new) {
-    const bool is_visible =
-        std::any_of(value.uses().begin(), value.uses().end(), [this](const Use& use) { return exposes(use); });
+    const bool is_visible = std::ranges::any_of(value.uses(), [this](const Use& use) { return exposes(use); });
     known_[&value] = is_visible;
     return is_visible;
   }
@@ -51,14 +50,13 @@ bool Visibility::exposes(const Use& use) {
   if (user.schema() == nullptr || !user.blocks().empty() || exposes_operands(effects_of(user))) {
     return true;
   }
-  return std::any_of(user.outputs().begin(), user.outputs().end(), [this](const Value* output) {
+  return std::ranges::any_of(user.outputs(), [this](const Value* output) {
     return holds_memory(output->type()) && !is_tensor(*output) && is_visible(*output);
   });
 }
 
 bool Visibility::any_output_is_visible(const Node& node) {
-  return std::any_of(node.outputs().begin(), node.outputs().end(),
-                     [this](const Value* output) { return is_visible(*output); });
+  return std::ranges::any_of(node.outputs(), [this](const Value* output) { return is_visible(*output); });
 }
 
 bool Visibility::returns_visible(const Node& owner, size_t index) {

@@ -63,7 +63,7 @@ class JointGraphSplitter {
       add_intermediate(param);
     }
     for (const Node* node : graph_.body().nodes()) {
-      std::for_each(node->outputs().begin(), node->outputs().end(), add_intermediate);
+      std::ranges::for_each(node->outputs(), add_intermediate);
     }
     signature.intermediates = intermediates_.size();
     saved_.insert(saved_.end(), intermediates_.begin(), intermediates_.end());
@@ -114,9 +114,8 @@ class JointGraphSplitter {
     std::vector<size_t>& differentiable = graphs_.signature.differentiable_intermediates;
     std::vector<size_t> unused;
     for (const auto& [value, gradient] : joint_.intermediates) {
-      const auto number =
-          static_cast<size_t>(std::find(intermediates_.begin(), intermediates_.end(), value) - intermediates_.begin());
-      const bool is_new = std::find(differentiable.begin(), differentiable.end(), number) == differentiable.end();
+      const auto number = static_cast<size_t>(std::ranges::find(intermediates_, value) - intermediates_.begin());
+      const bool is_new = std::ranges::find(differentiable, number) == differentiable.end();
       if (number < intermediates_.size() && is_new) {
         differentiable.push_back(number);
       } else {
@@ -154,8 +153,8 @@ class JointGraphSplitter {
     while (body.returns().size() > joint_.forward_outputs) {
       body.remove_return(body.returns().size() - 1);
     }
-    std::for_each(intermediates_.begin(), intermediates_.end(), [&](Value* value) { body.add_return(value); });
-    std::for_each(conditions.begin(), conditions.end(), [&](Value* value) { body.add_return(value); });
+    std::ranges::for_each(intermediates_, [&](Value* value) { body.add_return(value); });
+    std::ranges::for_each(conditions, [&](Value* value) { body.add_return(value); });
     // The walk begins at the last node: a node is erased after its users.
     for (Node* node = body.last(); node != nullptr;) {
       Node* previous = node->previous();

@@ -40,8 +40,7 @@ void JointCalls::note_plan(const std::optional<GradientExplanation>& gradients) 
 bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMethod run_method) {
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(inputs - 1);
   const CallArguments arguments({first, stack.end()});
-  if (autocast_is_on() || why_not_now({}) != nullptr ||
-      !std::all_of(arguments.tensors.begin(), arguments.tensors.end(), is_ordinary)) {
+  if (autocast_is_on() || why_not_now({}) != nullptr || !std::ranges::all_of(arguments.tensors, is_ordinary)) {
     return false;
   }
   const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
@@ -101,7 +100,7 @@ std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<
   std::vector<at::Tensor> given = before.tensors();
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
   // The program sees gradients, of which recording a call computes one more.
-  if (std::any_of(given.begin(), given.end(), sees_gradients)) {
+  if (std::ranges::any_of(given, sees_gradients)) {
     return nullptr;
   }
   const ArgumentStructure structure(arguments.values);
@@ -125,9 +124,8 @@ std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<
 bool JointCalls::may_write() {
   std::call_once(is_analyzed_, [this] {
     const AliasSets sets(graph_);
-    const auto inputs = graph_.inputs();
     may_write_ =
-        std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) { return sets.may_be_written_within(*input); });
+        std::ranges::any_of(graph_.inputs(), [&](const Value* input) { return sets.may_be_written_within(*input); });
   });
   return may_write_;
 }

@@ -40,7 +40,7 @@ bool is_same_number(const c10::IValue& a, const c10::IValue& b) {
 }
 
 bool has_defined(const variable_list& tensors) {
-  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) { return tensor.defined(); });
+  return std::ranges::any_of(tensors, [](const at::Tensor& tensor) { return tensor.defined(); });
 }
 
 }  // namespace
@@ -146,8 +146,7 @@ void JointNode::connect(const std::vector<at::Tensor>& differentiable) {
 
 JointNode::Backward& JointNode::current_backward() {
   const int task = torch::autograd::get_current_graph_task_id();
-  const auto found =
-      std::find_if(backwards_.begin(), backwards_.end(), [task](const Backward& backward) { return backward.task == task; });
+  const auto found = std::ranges::find_if(backwards_, [task](const Backward& backward) { return backward.task == task; });
   if (found != backwards_.end()) {
     return *found;
   }

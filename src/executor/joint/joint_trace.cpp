@@ -95,7 +95,7 @@ void note_effects(const Graph& forward, size_t symbols, JointPlans& plans) {
       }
     }
   });
-  std::sort(plans.written.begin(), plans.written.end());
+  std::ranges::sort(plans.written);
   plans.written.erase(std::unique(plans.written.begin(), plans.written.end()), plans.written.end());
 }
 
@@ -127,21 +127,17 @@ void note_order(std::vector<std::vector<size_t>> below, JointPlans& plans) {
   // A result is computed from more results than those below it are.
   plans.from_lowest.resize(below.size());
   std::iota(plans.from_lowest.begin(), plans.from_lowest.end(), size_t{0});
-  std::sort(plans.from_lowest.begin(), plans.from_lowest.end(),
-            [&below](size_t a, size_t b) { return below[a].size() < below[b].size(); });
+  std::ranges::sort(plans.from_lowest, [&below](size_t a, size_t b) { return below[a].size() < below[b].size(); });
   plans.below = std::move(below);
 }
 
 const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
-  const auto is_written = [&](size_t tensor) {
-    return std::find(plans.written.begin(), plans.written.end(), tensor) != plans.written.end();
-  };
+  const auto is_written = [&](size_t tensor) { return std::ranges::find(plans.written, tensor) != plans.written.end(); };
   if (!plans.written.empty() && plans.written.front() < arguments) {
     return "it writes an argument";
   }
-  return std::any_of(plans.differentiable_tensors.begin(), plans.differentiable_tensors.end(), is_written)
-             ? "it writes a tensor that requires a gradient"
-             : nullptr;
+  return std::ranges::any_of(plans.differentiable_tensors, is_written) ? "it writes a tensor that requires a gradient"
+                                                                       : nullptr;
 }
 
 }  // namespace
@@ -189,8 +185,8 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const st
   std::vector<at::Tensor> results;
   for (const at::Tensor& result : tensors_in({result_})) {
     const auto is_same = [&](const at::Tensor& other) { return other.is_same(result); };
-    const auto argument = std::find_if(arguments.begin(), arguments.end(), is_same);
-    const auto known = std::find_if(results.begin(), results.end(), is_same);
+    const auto argument = std::ranges::find_if(arguments, is_same);
+    const auto known = std::ranges::find_if(results, is_same);
     if (argument != arguments.end()) {
       returned_.push_back({.is_argument = true, .number = static_cast<size_t>(argument - arguments.begin())});
       continue;
@@ -233,7 +229,7 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const st
   std::vector<size_t> positions;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto is_same = [&](const at::Tensor& other) { return other.is_same(tensors[i]); };
-    if (tensors[i].requires_grad() && std::none_of(inputs.begin(), inputs.end(), is_same)) {
+    if (tensors[i].requires_grad() && std::ranges::none_of(inputs, is_same)) {
       inputs.push_back(tensors[i]);
       positions.push_back(i);
     }

@@ -38,16 +38,14 @@ void add_containers(const c10::IValue& value, std::vector<c10::IValue>& found) {
 
 bool is_plain(const c10::IValue& value) {
   if (value.isTuple()) {
-    const auto& elements = value.toTupleRef().elements();
-    return std::all_of(elements.begin(), elements.end(), is_plain);
+    return std::ranges::all_of(value.toTupleRef().elements(), is_plain);
   }
   if (value.isList()) {
-    const auto elements = value.toListRef();
-    return std::all_of(elements.begin(), elements.end(), is_plain);
+    return std::ranges::all_of(value.toListRef(), is_plain);
   }
   if (value.isGenericDict()) {
     const auto dict = value.toGenericDict();
-    return std::all_of(dict.begin(), dict.end(), [](const auto& entry) { return is_plain(entry.value()); });
+    return std::ranges::all_of(dict, [](const auto& entry) { return is_plain(entry.value()); });
   }
   return value.isTensor() || value.isNone() || value.isScalar() || value.isString() || value.isDevice();
 }
@@ -59,8 +57,8 @@ bool share_containers(const c10::IValue& value, const std::vector<c10::IValue>& 
   for (const c10::IValue& other : others) {
     add_containers(other, of_others);
   }
-  return std::any_of(own.begin(), own.end(), [&](const c10::IValue& container) {
-    return std::any_of(of_others.begin(), of_others.end(), [&](const c10::IValue& other) { return container.is(other); });
+  return std::ranges::any_of(own, [&](const c10::IValue& container) {
+    return std::ranges::any_of(of_others, [&](const c10::IValue& other) { return container.is(other); });
   });
 }
 
@@ -78,7 +76,7 @@ const char* why_not_new(const std::vector<at::Tensor>& results, const std::vecto
     if (!real_of(result).is_non_overlapping_and_dense()) {
       return "a result is a view whose elements have gaps or overlap";
     }
-    if (std::find(known.begin(), known.end(), storage) != known.end()) {
+    if (std::ranges::find(known, storage) != known.end()) {
       return "a result shares memory with an argument, a parameter or another result";
     }
     known.push_back(storage);

@@ -77,8 +77,7 @@ std::vector<uint32_t> ElementWriter::reductions_of(uint32_t pass) const {
 }
 
 bool ElementWriter::are_cheap(const std::vector<uint32_t>& reductions) const {
-  return std::all_of(reductions.begin(), reductions.end(),
-                     [&](uint32_t reduction) { return schedule_.is_cheap[program_.code[reduction].a]; });
+  return std::ranges::all_of(reductions, [&](uint32_t reduction) { return schedule_.is_cheap[program_.code[reduction].a]; });
 }
 
 std::string ElementWriter::type_of(uint32_t reduction) const {

@@ -22,8 +22,8 @@ bool has_far_lanes(const Iteration& iteration) {
   constexpr int64_t kLine = 64;
   const size_t lanes = dimension_of_lanes(iteration);
   const bool reduces = iteration.order != LoopOrder::kRows || iteration.strides.back()[lanes] == 0;
-  return reduces && std::any_of(iteration.strides.begin(), iteration.strides.end(),
-                                [lanes](const std::vector<int64_t>& strides) { return strides[lanes] > kLine; });
+  return reduces && std::ranges::any_of(iteration.strides,
+                                        [lanes](const std::vector<int64_t>& strides) { return strides[lanes] > kLine; });
 }
 
 }  // namespace
@@ -31,20 +31,18 @@ bool has_far_lanes(const Iteration& iteration) {
 bool is_copy_or_function(const KernelProgram& program) {
   const MachineOp last = program.code.back().op;
   const bool is_by_mkl = is_library_function(last) && last != MachineOp::kSigmoid && last != MachineOp::kErf;
-  const bool copies = std::all_of(program.outputs.begin(), program.outputs.end(), [&](const KernelOutput& output) {
-    return operand_count(program.code[output.value].op) == 0;
-  });
+  const bool copies = std::ranges::all_of(
+      program.outputs, [&](const KernelOutput& output) { return operand_count(program.code[output.value].op) == 0; });
   return copies || (program.code.size() == 2 && is_by_mkl);
 }
 
 bool calls_library(const KernelProgram& program) {
-  return std::any_of(program.code.begin(), program.code.end(),
-                     [](const auto& instruction) { return is_library_function(instruction.op); });
+  return std::ranges::any_of(program.code, [](const auto& instruction) { return is_library_function(instruction.op); });
 }
 
 bool is_faster_by_libtorch(const KernelProgram& program, const Iteration& iteration, size_t lanes) {
-  const bool writes_all = std::any_of(program.outputs.begin(), program.outputs.end(),
-                                      [](const KernelOutput& output) { return output.access == Access::kElements; });
+  const bool writes_all =
+      std::ranges::any_of(program.outputs, [](const KernelOutput& output) { return output.access == Access::kElements; });
   return (iteration.elements() > cost_model::kMaxElementsAlone &&
           (is_copy_or_function(program) || has_idle_lanes(iteration, lanes) || has_far_lanes(iteration))) ||
          (iteration.order == LoopOrder::kColumns && writes_all && iteration.elements() > cost_model::kMaxElementsOfColumns);

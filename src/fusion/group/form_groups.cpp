@@ -33,14 +33,12 @@ struct Member {
 };
 
 bool contains(std::span<const Member> members, const Node* node) {
-  return std::any_of(members.begin(), members.end(), [&](const Member& member) { return member.node == node; });
+  return std::ranges::any_of(members, [&](const Member& member) { return member.node == node; });
 }
 
 bool is_used_outside(const Node& node, std::span<const Member> members) {
-  const auto outputs = node.outputs();
-  return std::any_of(outputs.begin(), outputs.end(), [&](const Value* output) {
-    const auto uses = output->uses();
-    return std::any_of(uses.begin(), uses.end(), [&](const Use& use) { return !contains(members, use.user); });
+  return std::ranges::any_of(node.outputs(), [&](const Value* output) {
+    return std::ranges::any_of(output->uses(), [&](const Use& use) { return !contains(members, use.user); });
   });
 }
 
@@ -48,7 +46,7 @@ bool is_used_outside(const Node& node, std::span<const Member> members) {
 // that the nodes make, those outside see the last state.
 void name_states(std::span<Node* const> nodes) {
   FlatMap<Value*, Value*> states;
-  const auto is_inside = [&](const Node* node) { return std::find(nodes.begin(), nodes.end(), node) != nodes.end(); };
+  const auto is_inside = [&](const Node* node) { return std::ranges::find(nodes, node) != nodes.end(); };
   for (Node* node : nodes) {
     // The target is taken before the inputs are renamed: states are found by the tensor's first name.
     Value* const target = writes_in_place(*node) ? node->input(0) : nullptr;
@@ -134,9 +132,8 @@ const Value* origin_of(const Value* value) {
 
 // Returns whether the node writes a tensor whose memory the other one reads or writes under another name.
 bool writes_operand_of(const Node& node, const Node& other) {
-  const auto inputs = other.inputs();
   // Reads under the tensor's own name are in order: each state has a name (name_states).
-  return writes_in_place(node) && std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
+  return writes_in_place(node) && std::ranges::any_of(other.inputs(), [&](const Value* input) {
            return input != node.input(0) && input->type()->kind() == c10::TypeKind::TensorType &&
                   origin_of(input) == origin_of(node.input(0));
          });
@@ -145,11 +142,9 @@ bool writes_operand_of(const Node& node, const Node& other) {
 // Returns whether running the node gives another result after a write to the elements of some tensor, or may raise: the
 // write must then come first if it does.
 bool depends_on_writes(const Node& node) {
-  const auto inputs = node.inputs();
   // A prim::GetAttr reads an object, and no elements.
-  const bool reads =
-      node.op().reads != Reads::kMetadata && !node.op().moves_operands &&
-      std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return holds_memory(input->type()); });
+  const bool reads = node.op().reads != Reads::kMetadata && !node.op().moves_operands &&
+                     std::ranges::any_of(node.inputs(), [](const Value* input) { return holds_memory(input->type()); });
   return (reads && node.opcode() != Opcode::kGetAttr) || may_raise(node);
 }
 
@@ -219,10 +214,9 @@ class OpenGroup {
  private:
   // Keeps the group open if the node, which is no member, may run before it.
   void pass(const Node& node) {
-    const auto outputs = node.outputs();
-    const bool is_operator =
-        node.schema() != nullptr &&
-        std::any_of(outputs.begin(), outputs.end(), [](const Value* output) { return holds_memory(output->type()); });
+    const bool is_operator = node.schema() != nullptr && std::ranges::any_of(node.outputs(), [](const Value* output) {
+                               return holds_memory(output->type());
+                             });
     // The group will stand in the place of its last node. So the node runs before all members, also before those that write.
     const bool stays = node.opcode() == Opcode::kConstant ||
                        (node.blocks().empty() && !effects_of(node).any() && !uses_member(node) &&
@@ -244,7 +238,7 @@ class OpenGroup {
       const Node& node = *members[i].node;
       for (size_t k = members.size(); k-- > end;) {
         const auto inputs = members[k].node->inputs();
-        if (std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) {
+        if (std::ranges::any_of(inputs, [&](const Value* input) {
               return input->node() == &node || (members[i].role == GroupRole::kWrite && input == node.input(0));
             })) {
           end = k + 1;
@@ -255,7 +249,7 @@ class OpenGroup {
   }
 
   bool has(GroupRole role) const {
-    return std::any_of(members_.begin(), members_.end(), [&](const Member& member) { return member.role == role; });
+    return std::ranges::any_of(members_, [&](const Member& member) { return member.role == role; });
   }
 
   // Returns whether no kernel computes the node together with the members, because of what one of them writes.
@@ -264,28 +258,26 @@ class OpenGroup {
     // the kernel has already written.
     const bool moves_elements =
         role == GroupRole::kReduction || role == GroupRole::kCopy || (role == GroupRole::kView && uses_member(node));
-    const bool have_moved = std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+    const bool have_moved = std::ranges::any_of(members_, [&](const Member& member) {
       return member.role == GroupRole::kReduction || (member.role == GroupRole::kView && uses_member(*member.node));
     });
     return (role == GroupRole::kWrite && have_moved) || (moves_elements && has(GroupRole::kWrite)) ||
-           std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+           std::ranges::any_of(members_, [&](const Member& member) {
              return writes_operand_of(node, *member.node) || writes_operand_of(*member.node, node);
            });
   }
 
   bool uses_member(const Node& node) const {
     const auto inputs = node.inputs();
-    return std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) { return contains(members_, input->node()); });
+    return std::ranges::any_of(inputs, [&](const Value* input) { return contains(members_, input->node()); });
   }
 
   // Returns whether the node uses a member, or a tensor that a member uses.
   bool is_connected(const Node& node) const {
-    return uses_member(node) || std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
+    return uses_member(node) || std::ranges::any_of(members_, [&](const Member& member) {
              const auto theirs = member.node->inputs();
-             const auto own = node.inputs();
-             return std::any_of(own.begin(), own.end(), [&](const Value* input) {
-               return input->type()->kind() == c10::TypeKind::TensorType &&
-                      std::find(theirs.begin(), theirs.end(), input) != theirs.end();
+             return std::ranges::any_of(node.inputs(), [&](const Value* input) {
+               return input->type()->kind() == c10::TypeKind::TensorType && std::ranges::find(theirs, input) != theirs.end();
              });
            });
   }
@@ -341,9 +333,8 @@ GroupRole role_in_group(const Node& node) {
       (effects_of(node).any() && !is_write)) {
     return GroupRole::kNone;
   }
-  const auto inputs = node.inputs();
   // A kernel takes tensors and numbers. Any other argument has to be a constant.
-  const bool can_read = std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
+  const bool can_read = std::ranges::all_of(node.inputs(), [](const Value* input) {
     const c10::TypeKind kind = input->type()->kind();
     return input->node()->opcode() == Opcode::kConstant || kind == c10::TypeKind::TensorType ||
            kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType;

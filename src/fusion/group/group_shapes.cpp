@@ -12,9 +12,8 @@ namespace {
 // Returns whether a node in the block writes the tensor in place. The kernel may have written the element that a view picks,
 // or not yet.
 bool is_written_in(const Block& block, const Value& tensor) {
-  const auto uses = tensor.uses();
   return (tensor.node()->owning_block() == &block && writes_in_place(*tensor.node())) ||
-         std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+         std::ranges::any_of(tensor.uses(), [&](const Use& use) {
            return use.index == 0 && use.user->owning_block() == &block && writes_in_place(*use.user);
          });
 }
@@ -176,7 +175,7 @@ std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node) c
     operands.push_back(&form);
   }
   if (kind == ResultForm::kReversedOperands) {
-    std::reverse(operands.begin(), operands.end());
+    std::ranges::reverse(operands);
   }
   const auto form = pointwise_form(operands, has_number);
   // Norms of channels return images that are contiguous or channels-last.

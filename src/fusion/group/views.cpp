@@ -44,9 +44,9 @@ MetaRun run_on_meta(const Node& op, const Form& base) {
 
 // Returns whether all users of the result compute element by element.
 bool is_read_by_elements(const Node& node) {
-  const auto uses = node.output()->uses();
-  return std::all_of(uses.begin(), uses.end(),
-                     [](const Use& use) { return use.user->schema() != nullptr && has_element_rule(use.user->op()); });
+  return std::ranges::all_of(node.output()->uses(), [](const Use& use) {
+    return use.user->schema() != nullptr && has_element_rule(use.user->op());
+  });
 }
 
 }  // namespace
@@ -88,8 +88,7 @@ bool keeps_elements(const Value& view) { return view.node()->kind() == aten::con
 
 std::optional<View> Views::of(const Value& value, const Form& base) {
   const Node& op = view_operator(value);
-  auto known =
-      std::find_if(known_.begin(), known_.end(), [&](const Known& each) { return each.op == &op && each.base == base; });
+  auto known = std::ranges::find_if(known_, [&](const Known& each) { return each.op == &op && each.base == base; });
   if (known == known_.end()) {
     std::vector<View> views;
     for (const at::Tensor& view : run_on_meta(op, base).results) {
@@ -99,7 +98,7 @@ std::optional<View> Views::of(const Value& value, const Form& base) {
     known = known_.end() - 1;
   }
   const auto outputs = value.node()->outputs();
-  const auto index = static_cast<size_t>(std::find(outputs.begin(), outputs.end(), &value) - outputs.begin());
+  const auto index = static_cast<size_t>(std::ranges::find(outputs, &value) - outputs.begin());
   // A list of another length than is unpacked raises.
   return known->views.size() == outputs.size() ? std::optional(known->views[index]) : std::nullopt;
 }

@@ -95,8 +95,7 @@ class LoopPlanner {
   // where all results are of rows, of the first operand that is not broadcast.
   std::vector<size_t> memory_order() const {
     c10::IntArrayRef strides = result_.strides;
-    const bool is_of_rows =
-        std::all_of(outputs_.begin(), outputs_.end(), [](const auto& output) { return output.is_of_row; });
+    const bool is_of_rows = std::ranges::all_of(outputs_, [](const auto& output) { return output.is_of_row; });
     for (size_t k = 0; k < operands_.size() && is_of_rows && reduced_.any(); ++k) {
       bool is_broadcast = false;
       for (size_t dim = 0; dim < result_.sizes.size(); ++dim) {
@@ -113,7 +112,7 @@ class LoopPlanner {
         order.push_back(dim);
       }
     }
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a] > strides[b]; });
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return strides[a] > strides[b]; });
     return order;
   }
 

@@ -103,9 +103,8 @@ Result write_body(ProgramBuilder& builder, const Op& op, Arguments arguments) {
     if (!result) {
       return std::nullopt;
     }
-    const bool is_zero_dim = std::all_of(operands.begin(), operands.end(), [](const ElementArgument& operand) {
-      return operand.kind != Kind::kTensor || operand.is_zero_dim;
-    });
+    const bool is_zero_dim = std::ranges::all_of(
+        operands, [](const ElementArgument& operand) { return operand.kind != Kind::kTensor || operand.is_zero_dim; });
     known[node->output()] = {.kind = Kind::kTensor, .value = *result, .is_zero_dim = is_zero_dim};
   }
   // Bodies are for floating operands; LibTorch raises for others.

@@ -29,7 +29,7 @@ std::optional<double> RuleArguments::number(size_t i) const {
 
 std::optional<size_t> RuleArguments::word(size_t i, std::initializer_list<std::string_view> words) const {
   const c10::IValue& constant = arguments_[i].constant;
-  const auto* found = constant.isString() ? std::find(words.begin(), words.end(), constant.toStringRef()) : words.end();
+  const auto* found = constant.isString() ? std::ranges::find(words, constant.toStringRef()) : words.end();
   return found == words.end() ? std::nullopt : std::optional(static_cast<size_t>(found - words.begin()));
 }
 
@@ -104,8 +104,7 @@ Type RuleArguments::promoted_floating(std::initializer_list<size_t> positions) c
 
 Type RuleArguments::one_floating(std::initializer_list<size_t> positions) const {
   const c10::ScalarType dtype = type(*positions.begin());
-  const bool is_of_all =
-      std::all_of(positions.begin(), positions.end(), [&](size_t i) { return is_tensor(i) && type(i) == dtype; });
+  const bool is_of_all = std::ranges::all_of(positions, [&](size_t i) { return is_tensor(i) && type(i) == dtype; });
   return is_of_all && c10::isFloatingType(dtype) ? Type(dtype) : std::nullopt;
 }
 

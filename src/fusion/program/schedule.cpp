@@ -108,8 +108,7 @@ class Scheduler {
 }  // namespace
 
 std::optional<size_t> Schedule::buffer_of(uint32_t value) const {
-  const auto found =
-      std::find_if(buffers.begin(), buffers.end(), [&](const RowBuffer& buffer) { return buffer.value == value; });
+  const auto found = std::ranges::find_if(buffers, [&](const RowBuffer& buffer) { return buffer.value == value; });
   return found == buffers.end() ? std::nullopt : std::optional(static_cast<size_t>(found - buffers.begin()));
 }
 

@@ -23,12 +23,10 @@ class Splitting {
     for (size_t i = 0; i < whole.code.size(); ++i) {
       const Instruction& each = whole.code[i];
       const auto operands = operands_of(each);
-      is_shared_[i] = each.op == MachineOp::kLoad
-                          ? is_of_all_rows[each.index]
-                          : std::all_of(operands.begin(), operands.end(), [&](uint32_t k) { return is_shared_[k]; });
-      is_vector_[i] = each.op == MachineOp::kLoad
-                          ? whole.inputs[each.index].access != Access::kOne
-                          : std::any_of(operands.begin(), operands.end(), [&](uint32_t k) { return is_vector_[k]; });
+      is_shared_[i] = each.op == MachineOp::kLoad ? is_of_all_rows[each.index]
+                                                  : std::ranges::all_of(operands, [&](uint32_t k) { return is_shared_[k]; });
+      is_vector_[i] = each.op == MachineOp::kLoad ? whole.inputs[each.index].access != Access::kOne
+                                                  : std::ranges::any_of(operands, [&](uint32_t k) { return is_vector_[k]; });
     }
   }
 
@@ -100,7 +98,7 @@ class Splitting {
       *operands[k] = number_of(*operands[k]);
     }
     if (instruction.op == MachineOp::kLoad) {
-      const auto found = std::find(inputs.begin(), inputs.end(), instruction.index);
+      const auto found = std::ranges::find(inputs, instruction.index);
       const auto index = static_cast<uint32_t>(found - inputs.begin());
       if (found == inputs.end()) {
         inputs.push_back(instruction.index);
@@ -156,7 +154,7 @@ std::vector<bool> inputs_of_all_rows(const KernelProgram& program, const Iterati
 }
 
 std::optional<SharedValues> split_shared_values(const KernelProgram& program, const std::vector<bool>& is_of_all_rows) {
-  const bool are_any = std::any_of(is_of_all_rows.begin(), is_of_all_rows.end(), [](bool is_same) { return is_same; });
+  const bool are_any = std::ranges::any_of(is_of_all_rows, [](bool is_same) { return is_same; });
   return are_any ? Splitting(program, is_of_all_rows).run() : std::nullopt;
 }
 

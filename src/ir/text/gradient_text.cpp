@@ -27,8 +27,7 @@ class GradientPrinter {
       clause("grad(" + named('y', output.position) + ") reaches " + inputs_at(output.reaches) +
              (output.otherwise ? " else " + inputs_at(*output.otherwise) : ""));
     }
-    if (const Bits unreached = inputs_without_output();
-        std::find(unreached.begin(), unreached.end(), true) != unreached.end()) {
+    if (const Bits unreached = inputs_without_output(); std::ranges::find(unreached, true) != unreached.end()) {
       clause("nothing reaches " + inputs_at(unreached));
     }
     print_saved();
@@ -89,7 +88,7 @@ class GradientPrinter {
     for (size_t i = 0; i < signature_.outputs.size(); ++i) {
       const auto begin = saved.paths.begin() + static_cast<std::ptrdiff_t>(i) * inputs;
       const Bits row(begin, begin + inputs);
-      if (std::find(row.begin(), row.end(), true) != row.end()) {
+      if (std::ranges::find(row, true) != row.end()) {
         list += (list.empty() ? "" : "; ") + named('y', signature_.outputs[i].position) + " to " + inputs_at(row);
       }
     }
@@ -210,7 +209,7 @@ class GradientParser {
     do {
       list.push_back(number('x'));
       auto& known = signature_.inputs;
-      const auto at = std::lower_bound(known.begin(), known.end(), list.back());
+      const auto at = std::ranges::lower_bound(known, list.back());
       if (at == known.end() || *at != list.back()) {
         known.insert(at, list.back());
       }
@@ -221,8 +220,7 @@ class GradientParser {
   Bits bits(const Positions& positions) const {
     Bits bits(signature_.inputs.size());
     for (const size_t position : positions) {
-      bits[static_cast<size_t>(std::lower_bound(signature_.inputs.begin(), signature_.inputs.end(), position) -
-                               signature_.inputs.begin())] = true;
+      bits[static_cast<size_t>(std::ranges::lower_bound(signature_.inputs, position) - signature_.inputs.begin())] = true;
     }
     return bits;
   }
@@ -253,8 +251,8 @@ class GradientParser {
   Bits table(const std::vector<Path>& paths) {
     Bits table(signature_.outputs.size() * signature_.inputs.size());
     for (const Path& path : paths) {
-      const auto output = std::find_if(signature_.outputs.begin(), signature_.outputs.end(),
-                                       [&](const auto& each) { return each.position == path.output; });
+      const auto output =
+          std::ranges::find_if(signature_.outputs, [&](const auto& each) { return each.position == path.output; });
       if (output == signature_.outputs.end()) {
         cursor_.fail("a path begins at " + named('y', path.output) + ", which brings no gradient");
       }

@@ -39,7 +39,7 @@ void nodes_are_linked_to_their_block(const Graph& graph, Violations& violations)
 void everything_belongs_to_the_graph(const Graph& graph, Violations& violations) {
   for_each_node(graph.body(), [&](Node* node) {
     const auto foreign = [&](const Value* value) { return &value->graph() != &graph; };
-    if (&node->graph() != &graph || std::any_of(node->inputs().begin(), node->inputs().end(), foreign)) {
+    if (&node->graph() != &graph || std::ranges::any_of(node->inputs(), foreign)) {
       violations.push_back({"everything_belongs_to_the_graph", print_node_line(*node)});
     }
   });
@@ -48,8 +48,7 @@ void everything_belongs_to_the_graph(const Graph& graph, Violations& violations)
 // Every input is in its value's list of uses, and every use is an input.
 void uses_match_inputs(const Graph& graph, Violations& violations) {
   const auto has_use = [](const Value* value, const Node* user, size_t index) {
-    return std::any_of(value->uses().begin(), value->uses().end(),
-                       [&](const Use& use) { return use.user == user && use.index == index; });
+    return std::ranges::any_of(value->uses(), [&](const Use& use) { return use.user == user && use.index == index; });
   };
   const auto check_inputs = [&](const Node* node) {
     for (size_t i = 0; i < node->inputs().size(); ++i) {
@@ -114,7 +113,7 @@ void if_has_two_matching_branches(const Graph& graph, Violations& violations) {
       return;
     }
     const bool branches = node->inputs().size() == 1 && node->blocks().size() == 2 &&
-                          std::all_of(node->blocks().begin(), node->blocks().end(), [&](const Block* block) {
+                          std::ranges::all_of(node->blocks(), [&](const Block* block) {
                             return block->params().empty() && block->returns().size() == node->outputs().size();
                           });
     if (!branches) {

@@ -65,8 +65,7 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
                  ? std::numeric_limits<double>::infinity()
                  : static_cast<double>((width + step.pixels - 1) / step.pixels * step.pixels) * step.cost_of_pixel;
     };
-    const auto best =
-        std::min_element(kSteps.begin(), kSteps.end(), [&](const Step& a, const Step& b) { return cost(a) < cost(b); });
+    const auto best = std::ranges::min_element(kSteps, [&](const Step& a, const Step& b) { return cost(a) < cost(b); });
     return direct_kernels()->depthwise[(form_.kernel[1] - 3) / 2].rows[form_.stride[1] - 1][best - kSteps.begin()];
   }
 

@@ -15,9 +15,8 @@ namespace {
 
 // Returns whether the type says that its values are tensors or contain some; those in objects are not counted.
 bool has_tensor_in_type(const c10::TypePtr& type) {
-  const auto contained = type->containedTypes();
   return type->kind() == c10::TypeKind::TensorType || type->kind() == c10::TypeKind::AnyType ||
-         std::any_of(contained.begin(), contained.end(), has_tensor_in_type);
+         std::ranges::any_of(type->containedTypes(), has_tensor_in_type);
 }
 
 // Other pads call operators that autocast casts to float32.
@@ -48,8 +47,7 @@ CpuAutocast treatment_of(const Node& node) {
 
 // Returns whether every tensor among the operands is an operand itself, and there.
 bool has_only_tensors(const Node& node) {
-  const auto inputs = node.inputs();
-  return std::all_of(inputs.begin(), inputs.end(), [](const Value* input) {
+  return std::ranges::all_of(node.inputs(), [](const Value* input) {
     return input->type()->kind() == c10::TypeKind::TensorType || is_none(*input) || !has_tensor_in_type(input->type());
   });
 }

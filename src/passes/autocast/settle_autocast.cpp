@@ -76,7 +76,7 @@ class Settlement {
       return false;
     }
     const auto any = [&](std::initializer_list<const Value*> values) {
-      return std::any_of(values.begin(), values.end(), [&](const Value* each) { return may_be_leaf(*each, visited); });
+      return std::ranges::any_of(values, [&](const Value* each) { return may_be_leaf(*each, visited); });
     };
     const Node& node = *value.node();
     const Node* const owner = node.kind() == prim::Param ? node.owning_block()->owner() : nullptr;
@@ -94,8 +94,7 @@ class Settlement {
     }
     const bool is_marked = node.schema()->returns()[value.offset()].alias_info() != nullptr;
     const auto inputs = node.inputs();
-    return (is_marked || node.op().results_may_share_memory) &&
-           std::any_of(inputs.begin(), inputs.end(), [&](const Value* each) {
+    return (is_marked || node.op().results_may_share_memory) && std::ranges::any_of(inputs, [&](const Value* each) {
              return holds_memory(each->type()) && (!is_tensor(*each) || may_be_leaf(*each, visited));
            });
   }
@@ -126,7 +125,7 @@ class Settlement {
   // operator itself promotes to the same dtype.
   bool promotes_as_autocast(const Node& join) const {
     const auto inputs = join.inputs();
-    return std::all_of(inputs.begin(), inputs.end(), [this](const Value* input) {
+    return std::ranges::all_of(inputs, [this](const Value* input) {
       return is_tensor(*input) ? is_promoted(*input) : !is_list_of_tensors(*input) || has_promoted_elements(*input);
     });
   }
@@ -134,9 +133,8 @@ class Settlement {
   static bool is_list_of_tensors(const Value& value) { return value.type()->isSubtypeOf(*c10::ListType::ofTensors()); }
 
   bool has_promoted_elements(const Value& list) const {
-    const auto elements = list.node()->inputs();
     return list.node()->opcode() == Opcode::kListConstruct && !aliases_.may_be_written(list) &&
-           std::all_of(elements.begin(), elements.end(), [this](const Value* each) { return is_promoted(*each); });
+           std::ranges::all_of(list.node()->inputs(), [this](const Value* each) { return is_promoted(*each); });
   }
 
   bool is_promoted(const Value& tensor) const {

@@ -69,8 +69,7 @@ class BatchNormFolding {
   // result. If the norm's result may be written, and so change its sizes, these users must come before the norm.
   bool is_alone(const Value& normed, const Node& norm) const {
     const bool changes = aliases_.may_be_written(*norm.output());
-    return normed.node()->owning_block() == norm.owning_block() &&
-           std::all_of(normed.uses().begin(), normed.uses().end(), [&](const Use& use) {
+    return normed.node()->owning_block() == norm.owning_block() && std::ranges::all_of(normed.uses(), [&](const Use& use) {
              return (use.user == &norm && use.index == 0) ||
                     (use.user->op().reads == Reads::kMetadata && (!changes || stands_before(*use.user, norm)));
            });

@@ -11,11 +11,11 @@ namespace {
 
 using Permutation = std::vector<size_t>;
 
-bool is_identity(const Permutation& order) { return std::is_sorted(order.begin(), order.end()); }
+bool is_identity(const Permutation& order) { return std::ranges::is_sorted(order); }
 
 bool is_permutation(const Permutation& order) {
   Permutation sorted = order;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   Permutation identity(order.size());
   std::iota(identity.begin(), identity.end(), 0);
   return sorted == identity;
@@ -25,8 +25,7 @@ bool is_permutation(const Permutation& order) {
 std::optional<Permutation> order_of_list(const Value& list) {
   Permutation order;
   if (list.node()->kind() == prim::ListConstruct) {
-    const auto uses = list.uses();
-    if (!std::all_of(uses.begin(), uses.end(), [](const Use& use) { return only_reads_list(*use.user, use.index); })) {
+    if (!std::ranges::all_of(list.uses(), [](const Use& use) { return only_reads_list(*use.user, use.index); })) {
       return std::nullopt;
     }
     const auto dims = list.node()->inputs();
@@ -73,7 +72,7 @@ std::optional<Permutation> order_of(const Node& node, size_t rank) {
   Permutation order(rank);
   std::iota(order.begin(), order.end(), 0);
   if (node.kind() == aten::t) {
-    std::reverse(order.begin(), order.end());
+    std::ranges::reverse(order);
     return rank <= 2 ? std::optional(order) : std::nullopt;
   }
   const auto first = constant_index(*node.input(1), rank);

@@ -79,8 +79,7 @@ class ChannelsLast {
   }
 
   bool is_contained(const Value& value) const {
-    return std::all_of(value.uses().begin(), value.uses().end(),
-                       [&](const Use& use) { return stays_inside(use) || can_be_restored(value); });
+    return std::ranges::all_of(value.uses(), [&](const Use& use) { return stays_inside(use) || can_be_restored(value); });
   }
 
   // Returns whether the layout is unobservable after this use, in every run.
@@ -88,7 +87,7 @@ class ChannelsLast {
     const Node& user = *use.user;
     if (user.kind() == prim::ListConstruct) {
       const auto uses = user.output()->uses();
-      return std::all_of(uses.begin(), uses.end(), [&](const Use& of_list) {
+      return std::ranges::all_of(uses, [&](const Use& of_list) {
         return layout_use(*of_list.user, of_list.index) == LayoutUse::kPreserving &&
                contained_.contains(of_list.user->output());
       });
@@ -140,7 +139,7 @@ class ChannelsLast {
                is_batch_of_images(*operand, at, known);
       };
       return is_batch_of_images(*node.input(0), at, known) &&
-             (node.schema()->is_mutable() || std::all_of(node.inputs().begin(), node.inputs().end(), fits));
+             (node.schema()->is_mutable() || std::ranges::all_of(node.inputs(), fits));
     }
     const auto op = affine_op(node);
     const Value& first = node.input(0)->node()->kind() == prim::ListConstruct && !node.input(0)->node()->inputs().empty()
@@ -236,7 +235,7 @@ class ChannelsLast {
       const Value& input = *node.input(i);
       const auto elements = input.node()->kind() == prim::ListConstruct ? input.node()->inputs() : node.inputs().slice(i, 1);
       if (layout_use(node, i) == LayoutUse::kPreserving &&
-          std::any_of(elements.begin(), elements.end(), [&](const Value* value) { return changed_.contains(value); })) {
+          std::ranges::any_of(elements, [&](const Value* value) { return changed_.contains(value); })) {
         return true;
       }
     }

@@ -73,8 +73,7 @@ class LoopBatching {
     }
     Node& after = next != nullptr ? *next : *loop_.owning_block()->return_node();
     std::vector<std::vector<Use>> uses;
-    std::transform(outputs.begin(), outputs.end(), std::back_inserter(uses),
-                   [](const Value* output) { return output->uses().vec(); });
+    std::ranges::transform(outputs, std::back_inserter(uses), [](const Value* output) { return output->uses().vec(); });
     const Values all = insert_batch(1, outputs, after, /*clears=*/false);
     for (size_t i = 0; i < all.size(); ++i) {
       for (const Use& use : uses[i]) {
@@ -160,7 +159,7 @@ bool batch_in(const Block& block) {
         sums.push_back(*batched);
       }
     }
-    if (std::any_of(sums.begin(), sums.end(), [](const BatchedSum& sum) { return sum.columns != nullptr; })) {
+    if (std::ranges::any_of(sums, [](const BatchedSum& sum) { return sum.columns != nullptr; })) {
       LoopBatching(*node, std::move(sums)).run();
       changed = true;
     }

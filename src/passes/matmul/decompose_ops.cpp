@@ -21,7 +21,7 @@ bool is_product(const Value& value, const Block* block) {
 // Returns whether another product of the block has the same operand on the same side.
 bool shares_operand(const Node& node, const MatrixProduct& product) {
   const auto shares = [&](const Value& operand, bool is_left) {
-    return std::any_of(operand.uses().begin(), operand.uses().end(), [&](const Use& use) {
+    return std::ranges::any_of(operand.uses(), [&](const Use& use) {
       const auto other = matrix_product(*use.user);
       return other && use.user != &node && use.user->owning_block() == node.owning_block() &&
              use.index == (is_left ? other->left : other->right) &&
@@ -33,8 +33,7 @@ bool shares_operand(const Node& node, const MatrixProduct& product) {
 
 bool is_part_of_sum(const Node& node, const MatrixProduct& product) {
   const Block* block = node.owning_block();
-  const auto uses = node.output()->uses();
-  return is_product(*node.input(*product.addend), block) || std::any_of(uses.begin(), uses.end(), [&](const Use& use) {
+  return is_product(*node.input(*product.addend), block) || std::ranges::any_of(node.output()->uses(), [&](const Use& use) {
            return use.user->owning_block() == block && is_plain_sum(*use.user) && use.index < 2 &&
                   is_product(*use.user->input(1 - use.index), block);
          });

@@ -66,8 +66,7 @@ bool are_all_numbers(const Value& list, int64_t wanted) {
   if (constant == nullptr || !constant->isIntList()) {
     return false;
   }
-  const auto numbers = constant->toIntVector();
-  return std::all_of(numbers.begin(), numbers.end(), [wanted](int64_t number) { return number == wanted; });
+  return std::ranges::all_of(constant->toIntVector(), [wanted](int64_t number) { return number == wanted; });
 }
 
 // Returns the gradients of a convolution of single pixels; null for another one.

@@ -36,8 +36,7 @@ bool is_alternative_to_products(const Node& node) {
   if (choice == nullptr || choice->opcode() != Opcode::kIf || choice->block(1) != &branch) {
     return false;
   }
-  const auto results = branch.return_node()->inputs();
-  if (!std::all_of(results.begin(), results.end(), [&](const Value* result) { return result->node() == &node; })) {
+  if (!std::ranges::all_of(branch.return_node()->inputs(), [&](const Value* result) { return result->node() == &node; })) {
     return false;
   }
   bool has_product = false;

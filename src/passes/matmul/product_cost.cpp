@@ -32,8 +32,7 @@ constexpr int64_t kMinRows = 8;
 bool pays_to_add_at_once(const Products& terms) {
   const Product& first = terms.front();
   const auto added = static_cast<int64_t>(terms.size()) - 1;
-  const bool are_constants =
-      std::all_of(terms.begin(), terms.end(), [](const Product& term) { return term.fixed_right.has_value(); });
+  const bool are_constants = std::ranges::all_of(terms, [](const Product& term) { return term.fixed_right.has_value(); });
   // If only left sides are joined, any number of rows may be copied: as many rows are summed.
   const Dim rows = are_constants ? Dim::known(1) : first.left_facts.sizes->front();
   const auto sum = elements_in({rows, first.columns()});

@@ -30,7 +30,7 @@ using Members = std::unordered_set<const Node*>;
 
 // Returns whether a node that is no member, nor nested in one, uses the result of a member.
 bool is_used_outside(const Value& value, const Members& members) {
-  return std::any_of(value.uses().begin(), value.uses().end(), [&](const Use& use) {
+  return std::ranges::any_of(value.uses(), [&](const Use& use) {
     const Node* user = use.user;
     while (user->owning_block() != value.node()->owning_block()) {
       user = user->owning_block()->owner();
@@ -153,9 +153,8 @@ class RangeFinder {
     ValueSet changed = range.changed;
     add_changed_lists(node, changed);
     // A replay changes no list.
-    const bool changes_list_from_outside = std::any_of(lists.begin(), lists.end(), [&](const Value* list) {
-      return std::any_of(changed.begin(), changed.end(),
-                         [&](const Value* each) { return aliases_.may_alias(*list, *each); });
+    const bool changes_list_from_outside = std::ranges::any_of(lists, [&](const Value* list) {
+      return std::ranges::any_of(changed, [&](const Value* each) { return aliases_.may_alias(*list, *each); });
     });
     if (!may || changes_list_from_outside) {
       return false;
@@ -190,8 +189,8 @@ class RangeFinder {
   // A value that may not cross, and is used outside the range, ends it. What follows it forms a range of its own.
   void finish(Range range) {
     const Members members(range.begin(), range.end());
-    const auto leaks = std::find_if(range.begin(), range.end(), [&](const Node* node) {
-      return std::any_of(node->outputs().begin(), node->outputs().end(), [&](const Value* output) {
+    const auto leaks = std::ranges::find_if(range, [&](const Node* node) {
+      return std::ranges::any_of(node->outputs(), [&](const Value* output) {
         return !may_cross(*output->type()) && is_used_outside(*output, members);
       });
     });
@@ -262,8 +261,7 @@ bool draws(const Graph& subgraph) {
 // Returns whether the subgraph writes memory from outside, or returns tensors that share memory with others.
 bool has_effects_outside(const Graph& subgraph) {
   const AliasSets aliases(subgraph);
-  const auto inputs = subgraph.inputs();
-  if (std::any_of(inputs.begin(), inputs.end(), [&](const Value* input) { return aliases.may_be_written(*input); })) {
+  if (std::ranges::any_of(subgraph.inputs(), [&](const Value* input) { return aliases.may_be_written(*input); })) {
     return true;
   }
   const auto outputs = subgraph.outputs();

@@ -84,8 +84,7 @@ class Inliner {
     }
     // Stays a call: its callee or its depth of recursion is known only at run time, or it has no graph.
     std::vector<torch::jit::Function*>& active = program_.active;
-    if (*callee == nullptr || !(*callee)->isGraphFunction() ||
-        std::find(active.begin(), active.end(), *callee) != active.end()) {
+    if (*callee == nullptr || !(*callee)->isGraphFunction() || std::ranges::find(active, *callee) != active.end()) {
       return {};
     }
     const bool is_shared = program_.is_shared(*callee);

@@ -28,8 +28,7 @@ bool is_autocast_object(const Value& value) {
       "__torch__.torch.cpu.amp.autocast_mode.autocast", "__torch__.torch.autocast_mode.autocast",
       "__torch__.torch.autocast"};
   const auto class_type = value.type()->cast<c10::ClassType>();
-  return class_type && class_type->name() &&
-         std::find(names.begin(), names.end(), class_type->name()->qualifiedName()) != names.end();
+  return class_type && class_type->name() && std::ranges::find(names, class_type->name()->qualifiedName()) != names.end();
 }
 
 std::string at_place_of(const Node& node) {

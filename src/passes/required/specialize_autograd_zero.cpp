@@ -32,10 +32,10 @@ class Definednesses {
     return found == states_.end() ? State::kUnknown : found->second;
   }
   bool all(c10::ArrayRef<Value*> values, State state) const {
-    return std::all_of(values.begin(), values.end(), [&](const Value* value) { return at(value) == state; });
+    return std::ranges::all_of(values, [&](const Value* value) { return at(value) == state; });
   }
   bool any(c10::ArrayRef<Value*> values, State state) const {
-    return std::any_of(values.begin(), values.end(), [&](const Value* value) { return at(value) == state; });
+    return std::ranges::any_of(values, [&](const Value* value) { return at(value) == state; });
   }
   void set(const Value* value, State state) { states_[value] = state; }
 
@@ -53,8 +53,7 @@ class Definednesses {
       visit(*node);
     }
     std::vector<State> returned;
-    std::transform(block.returns().begin(), block.returns().end(), std::back_inserter(returned),
-                   [this](const Value* value) { return at(value); });
+    std::ranges::transform(block.returns(), std::back_inserter(returned), [this](const Value* value) { return at(value); });
     return returned;
   }
 

@@ -92,8 +92,7 @@ class CommonNodes {
       memory_.emplace(graph_);  // most functions have no equal nodes and never get here
     }
     if (differentiates_ && !produces_existing_objects(later) &&
-        std::any_of(later.outputs().begin(), later.outputs().end(),
-                    [](const Value* output) { return holds_memory(output->type()); })) {
+        std::ranges::any_of(later.outputs(), [](const Value* output) { return holds_memory(output->type()); })) {
       return false;
     }
     if (produces_tuple_or_string(later) && identity_.is_observed()) {
@@ -130,7 +129,7 @@ class CommonNodes {
 
   // Returns whether the caller gets the value, by itself or in a container.
   static bool is_returned(const Value& value) {
-    return std::any_of(value.uses().begin(), value.uses().end(), [](const Use& use) {
+    return std::ranges::any_of(value.uses(), [](const Use& use) {
       const Node& user = *use.user;
       const bool holds = user.op().makes_container || user.opcode() == Opcode::kTupleConstruct;
       return (user.opcode() == Opcode::kReturn && user.owning_block()->owner() == nullptr) ||

@@ -102,8 +102,7 @@ class Peephole {
   Value* any_of_list(Node& node) {
     const Node* list = node.output()->type()->kind() == c10::TypeKind::BoolType ? unchanged_list(*node.input(0)) : nullptr;
     const auto is_true = [](const Value* element) { return constant_bool(*element) == true; };
-    return list != nullptr && std::any_of(list->inputs().begin(), list->inputs().end(), is_true) ? constant(true, node)
-                                                                                                 : nullptr;
+    return list != nullptr && std::ranges::any_of(list->inputs(), is_true) ? constant(true, node) : nullptr;
   }
 
   Value* element_of_list(Node& node) {
@@ -119,7 +118,7 @@ class Peephole {
   // Returns the node that unbinds a tensor into the list, if its elements and its length are all that is read of it.
   static const Node* unbind_of_list(const Value& list) {
     const bool is_only_read =
-        list.node()->opcode() == Opcode::kUnbind && std::all_of(list.uses().begin(), list.uses().end(), [](const Use& use) {
+        list.node()->opcode() == Opcode::kUnbind && std::ranges::all_of(list.uses(), [](const Use& use) {
           return use.user->opcode() == Opcode::kGetItem || use.user->opcode() == Opcode::kLength;
         });
     return is_only_read ? list.node() : nullptr;
@@ -155,8 +154,7 @@ class Peephole {
     if (node.kind() == prim::min) {
       const Node& list = *node.input(0)->node();
       const auto operands = list.opcode() == Opcode::kListConstruct ? list.inputs() : node.inputs();
-      return std::any_of(operands.begin(), operands.end(),
-                         [&](const Value* operand) { return is_at_most_length(*operand, unbind); });
+      return std::ranges::any_of(operands, [&](const Value* operand) { return is_at_most_length(*operand, unbind); });
     }
     return (node.opcode() == Opcode::kLength && node.input(0) == unbind.output()) ||
            (node.opcode() == Opcode::kSize && node.inputs() == unbind.inputs());
@@ -239,8 +237,7 @@ class Peephole {
 
   // The number has a type of its own, which operators accept; a block or container would change its type with it.
   Value* operators_number(Node& node) {
-    const auto uses = node.output()->uses();
-    const bool is_for_operators = std::all_of(uses.begin(), uses.end(), [](const Use& use) {
+    const bool is_for_operators = std::ranges::all_of(node.output()->uses(), [](const Use& use) {
       return use.user->schema() != nullptr && !use.user->op().is_language();
     });
     for (const c10::TypePtr& type : {c10::TypePtr(c10::IntType::get()), c10::TypePtr(c10::FloatType::get())}) {

@@ -148,9 +148,8 @@ std::optional<size_t> bytes_on_meta(torch::jit::Operation operation, Values oper
 bool may_grow_large(const Node& node, const torch::jit::Operator& op, const Values& operands) {
   const double bytes = static_cast<double>(std::max<size_t>(1, bytes_of_all(operands)));
   const bool is_bounded = bytes * product_of_integers(operands) <= static_cast<double>(kMaxBytes);
-  const auto results = node.outputs();
-  const bool has_tensors = std::any_of(operands.begin(), operands.end(), [](const auto& v) { return v.isTensor(); });
-  if (is_bounded || std::none_of(results.begin(), results.end(), [](const Value* result) {
+  const bool has_tensors = std::ranges::any_of(operands, [](const auto& v) { return v.isTensor(); });
+  if (is_bounded || std::ranges::none_of(node.outputs(), [](const Value* result) {
         return holds_memory(result->type()) || result->type()->kind() == c10::TypeKind::StringType;
       })) {
     return false;
@@ -185,7 +184,7 @@ std::optional<Values> evaluate_operator(const Node& node, Values operands) {
 // Returns whether the caller's autocast would cast the operator's operands in some runs.
 bool affected_by_autocast(const Node& node, const Values& operands) {
   const Autocast policy = node.op().autocast;
-  return policy != Autocast::kNone && std::any_of(operands.begin(), operands.end(), [&](const c10::IValue& operand) {
+  return policy != Autocast::kNone && std::ranges::any_of(operands, [&](const c10::IValue& operand) {
            if (operand.isTensorList() || operand.isOptionalTensorList()) {
              return true;
            }
@@ -197,8 +196,7 @@ bool affected_by_autocast(const Node& node, const Values& operands) {
 
 bool is_foldable_tensor(const c10::IValue& value) {
   if (value.isTensorList() || value.isOptionalTensorList()) {
-    const auto elements = value.toListRef();
-    return std::all_of(elements.begin(), elements.end(), is_foldable_tensor);
+    return std::ranges::all_of(value.toListRef(), is_foldable_tensor);
   }
   return !value.isTensor() || (value.toTensor().defined() && !value.toTensor().requires_grad() &&
                                value.toTensor().layout() == c10::kStrided && value.toTensor().nbytes() <= kMaxBytes);
@@ -223,9 +221,9 @@ class ConstantPropagation {
     // A node that reads a list of tensors and returns no tensor could observe the identity of the list.
     const auto inputs = node.inputs();
     const auto outputs = node.outputs();
-    if (std::any_of(inputs.begin(), inputs.end(), [](const Value* input) { return makes_list_of_tensors(*input); }) &&
-        !std::all_of(outputs.begin(), outputs.end(),
-                     [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; })) {
+    if (std::ranges::any_of(inputs, [](const Value* input) { return makes_list_of_tensors(*input); }) &&
+        !std::ranges::all_of(outputs,
+                             [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; })) {
       return false;
     }
     auto operands = constants_of(node.inputs());
@@ -262,7 +260,7 @@ class ConstantPropagation {
 
   // Folds only results that a constant can hold, and for which sharing one object between runs is unobservable.
   bool may_be_constants(const Node& node) const {
-    return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
+    return std::ranges::all_of(node.outputs(), [&](const Value* output) {
       return can_be_constant(output->type()) &&
              (!holds_memory(output->type()) || (!may_escape(*output) && !aliases_.get().may_be_written(*output)));
     });
@@ -270,7 +268,7 @@ class ConstantPropagation {
 
   // A constant can also be written in place, and then differs in the next run.
   bool reads_written_memory(const Node& node) const {
-    return std::any_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
+    return std::ranges::any_of(node.inputs(), [&](const Value* input) {
       return holds_memory(input->type()) && (aliases_.get().may_be_written(*input) ||
                                              (makes_list_of_tensors(*input) && reads_written_memory(*input->node())));
     });
@@ -285,7 +283,7 @@ class ConstantPropagation {
       return !fixed_->may_change(constant.toTensor());
     }
     const auto are_fixed = [&](c10::ArrayRef<c10::IValue> elements) {
-      return std::all_of(elements.begin(), elements.end(), [&](const c10::IValue& element) { return is_fixed(element); });
+      return std::ranges::all_of(elements, [&](const c10::IValue& element) { return is_fixed(element); });
     };
     return constant.isTuple()                           ? are_fixed(constant.toTupleRef().elements())
            : constant.isList() && !constant.isIntList() ? are_fixed(constant.toListRef())

@@ -126,9 +126,8 @@ void BackwardNode::connect(torch::jit::Stack& results) {
 // gradient does not come through this node.
 at::Tensor BackwardNode::connected_output(const at::Tensor& output, bool depends, OwnTensors& own) {
   const uint32_t slot = add_input_metadata(output);
-  const bool is_given = std::any_of(given_.begin(), given_.end(), [&](const auto& operand) {
-    return operand._unsafe_get_target() == output.unsafeGetTensorImpl();
-  });
+  const bool is_given = std::ranges::any_of(
+      given_, [&](const auto& operand) { return operand._unsafe_get_target() == output.unsafeGetTensorImpl(); });
   if (is_given) {
     return output;
   }
@@ -240,7 +239,7 @@ void BackwardNode::drop() {
       each.value = {};
     }
   }
-  std::fill(intermediates_.begin(), intermediates_.end(), c10::IValue());
+  std::ranges::fill(intermediates_, c10::IValue());
 }
 
 std::vector<c10::IValue> BackwardNode::saved_values() {
@@ -273,7 +272,7 @@ variable_list BackwardNode::run(variable_list&& gradients, variable_list&& of_in
   const size_t inputs = signature.inputs.size();
   const bool records = c10::GradMode::is_enabled();
   const bool reaches_intermediates =
-      std::any_of(of_intermediates.begin(), of_intermediates.end(), [](const at::Tensor& each) { return each.defined(); });
+      std::ranges::any_of(of_intermediates, [](const at::Tensor& each) { return each.defined(); });
   const bool is_recorded = records || reaches_intermediates;
   // An input has no gradient if no output with a gradient depends on it.
   std::vector<bool> is_reached(inputs, reaches_intermediates);

@@ -32,8 +32,7 @@ const c10::IValue& KernelRunner::boxed(Frame& frame, const PreparedOperand& oper
 bool KernelRunner::asks_operators(Frame& frame) const {
   // A plan whose runs ask has no slots (Plan::asks_gradients). Observers are looked for again, as the run may have switched
   // a profiler or autocast on.
-  const bool asks = operators_are_observed() ||
-                    std::any_of(parts_.operands.begin(), parts_.operands.end(), [&](const PreparedOperand& operand) {
+  const bool asks = operators_are_observed() || std::ranges::any_of(parts_.operands, [&](const PreparedOperand& operand) {
                       return operand.source == Source::kBox && may_be_recorded(boxed(frame, operand));
                     });
   if (asks) {

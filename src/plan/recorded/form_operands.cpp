@@ -35,9 +35,7 @@ std::string FormOperands::take(Operands operands, c10::Device device, const std:
   return {};
 }
 
-bool FormOperands::is_number(size_t position) const {
-  return std::binary_search(numbers_.begin(), numbers_.end(), position);
-}
+bool FormOperands::is_number(size_t position) const { return std::ranges::binary_search(numbers_, position); }
 
 bool FormOperands::matches(Operands operands) const {
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -106,7 +104,7 @@ bool FormOperands::share_written_memory(Operands operands) const {
     const auto shares = [&](size_t other) {
       return other != copied && is_tensor(other) && operands[other].toTensor().is_alias_of(tensor);
     };
-    if (std::any_of(written_.begin(), written_.end(), shares)) {
+    if (std::ranges::any_of(written_, shares)) {
       return true;
     }
     for (size_t i = 0; operands_[copied].is_written && i < operands.size(); ++i) {

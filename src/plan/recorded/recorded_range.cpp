@@ -59,8 +59,7 @@ void RecordedRange::forget_recording(Form& form) {
 }
 
 RecordedRange::Form* RecordedRange::find_form(Operands operands) {
-  const auto found =
-      std::find_if(forms_.begin(), forms_.end(), [&](const auto& form) { return form->operands.matches(operands); });
+  const auto found = std::ranges::find_if(forms_, [&](const auto& form) { return form->operands.matches(operands); });
   return found == forms_.end() ? nullptr : found->get();
 }
 
@@ -69,7 +68,7 @@ RecordedRange::Form* RecordedRange::add_form(FrameRecordings& frame, Operands op
   const std::vector<bool> is_in_memory =
       has_numbers_in_memory_ ? node_.is_kernel_number : std::vector<bool>(operands.size(), false);
   const uint64_t hash = hash_of(operands, is_in_memory);
-  if (!forms_.empty() && std::find(seen_.begin(), seen_.end(), hash) == seen_.end()) {
+  if (!forms_.empty() && std::ranges::find(seen_, hash) == seen_.end()) {
     seen_[next_seen_++ % seen_.size()] = hash;
     why_not = "first run of these sizes or numbers";
     return nullptr;
@@ -80,8 +79,8 @@ RecordedRange::Form* RecordedRange::add_form(FrameRecordings& frame, Operands op
     return nullptr;
   }
   if (forms_.size() == kMaxForms) {
-    const auto oldest = std::min_element(forms_.begin(), forms_.end(),
-                                         [](const auto& a, const auto& b) { return a->last_run < b->last_run; });
+    const auto oldest =
+        std::ranges::min_element(forms_, [](const auto& a, const auto& b) { return a->last_run < b->last_run; });
     drop_recording(frame, **oldest);
     forms_.erase(oldest);
   }
@@ -97,8 +96,7 @@ void RecordedRange::run_steps(torch::jit::Stack& stack, const std::string& why) 
 // Returns whether the thread may record the form.
 bool RecordedRange::is_warm(const Form& form) {
   return form.phase == Phase::kWarm &&
-         (form.warm_in.size() >= kMaxWarmUps ||
-          std::find(form.warm_in.begin(), form.warm_in.end(), thread_number()) != form.warm_in.end());
+         (form.warm_in.size() >= kMaxWarmUps || std::ranges::find(form.warm_in, thread_number()) != form.warm_in.end());
 }
 
 void RecordedRange::warm_up(FrameRecordings& frame, Form& form, torch::jit::Stack& stack) {

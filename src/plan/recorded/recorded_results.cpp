@@ -95,13 +95,13 @@ RecordedResults::Result RecordedResults::origin_of(size_t result, std::span<cons
     TORCH_CHECK(operand.scalar_type() == tensor.scalar_type(), "a result is a view of an operand in another dtype");
     return {Origin::kViewOfOperand, k, tensor.storage_offset() - operand.storage_offset()};
   }
-  const bool is_of_constant = std::any_of(constants.begin(), constants.end(),
-                                          [&](const at::Tensor& constant) { return constant.is_alias_of(tensor); });
+  const bool is_of_constant =
+      std::ranges::any_of(constants, [&](const at::Tensor& constant) { return constant.is_alias_of(tensor); });
   if (is_of_constant) {
     return {};
   }
-  const auto known = std::find_if(memories_.begin(), memories_.end(),
-                                  [&](const Memory& memory) { return memory.copied.is_alias_of(tensor); });
+  const auto known =
+      std::ranges::find_if(memories_, [&](const Memory& memory) { return memory.copied.is_alias_of(tensor); });
   const auto memory = static_cast<size_t>(known - memories_.begin());
   if (known == memories_.end()) {
     memories_.push_back({elements_of_storage(tensor)});
@@ -130,9 +130,8 @@ void RecordedResults::arrange(Memory& memory, size_t index) {
     return;
   }
   const auto end_of = [&](size_t i) { return end_in_storage(results_[i].toTensor()); };
-  const size_t longest =
-      *std::max_element(members.begin(), members.end(), [&](size_t a, size_t b) { return end_of(a) < end_of(b); });
-  const auto base = std::find_if(members.begin(), members.end(), [&](size_t i) {
+  const size_t longest = *std::ranges::max_element(members, [&](size_t a, size_t b) { return end_of(a) < end_of(b); });
+  const auto base = std::ranges::find_if(members, [&](size_t i) {
     const at::Tensor& tensor = results_[i].toTensor();
     const bool is_plain = !tensor.is_view() && !tensor.is_conj() && !tensor.is_neg();
     return is_plain && is_dense_from_start(tensor) && end_of(i) == end_of(longest);

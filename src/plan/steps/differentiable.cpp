@@ -43,8 +43,7 @@ class DifferentiableStep final : public CallStep {
  private:
   bool any_requires_grad(const torch::jit::Stack& operands) const {
     const std::vector<size_t>& inputs = function_->signature.inputs;
-    return std::any_of(inputs.begin(), inputs.end(),
-                       [&](size_t position) { return operands[position].toTensor().requires_grad(); });
+    return std::ranges::any_of(inputs, [&](size_t position) { return operands[position].toTensor().requires_grad(); });
   }
 
   const std::shared_ptr<const DifferentiableFunction> function_;

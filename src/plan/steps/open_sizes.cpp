@@ -21,15 +21,14 @@ bool is_open(const IValue& value) { return value.isSymInt() || value.isSymFloat(
 bool has_open(const IValue& value) {
   if (value.isList()) {
     const auto elements = value.toListRef();
-    return std::any_of(elements.begin(), elements.end(), has_open);
+    return std::ranges::any_of(elements, has_open);
   }
   if (value.isTuple()) {
-    const auto& elements = value.toTupleRef().elements();
-    return std::any_of(elements.begin(), elements.end(), has_open);
+    return std::ranges::any_of(value.toTupleRef().elements(), has_open);
   }
   if (value.isGenericDict()) {
     const c10::impl::GenericDict dict = value.toGenericDict();
-    return std::any_of(dict.begin(), dict.end(), [](const auto& entry) { return has_open(entry.value()); });
+    return std::ranges::any_of(dict, [](const auto& entry) { return has_open(entry.value()); });
   }
   return is_open(value);
 }
@@ -272,8 +271,8 @@ class OpenSizesStep final : public CallStep {
     if (operands.empty() || results_.size() != 1 || node_.op().is_language()) {
       return std::nullopt;
     }
-    if (std::all_of(operands.begin(), operands.end(), is_number)) {
-      return std::any_of(operands.begin(), operands.end(), is_open) ? computed(node_, operands) : std::nullopt;
+    if (std::ranges::all_of(operands, is_number)) {
+      return std::ranges::any_of(operands, is_open) ? computed(node_, operands) : std::nullopt;
     }
     auto size = read_size(node_, operands);
     return size ? size : product_of(node_, operands);

@@ -88,11 +88,9 @@ bool is_detach_for_gradients_alone(const Node& node) {
   if (node.opcode() != Opcode::kDetach || !is_read_only_and_local(*node.output())) {
     return false;
   }
-  const auto uses = node.output()->uses();
-  return std::all_of(uses.begin(), uses.end(), [](const Use& use) {
-    const auto results = use.user->outputs();
+  return std::ranges::all_of(node.output()->uses(), [](const Use& use) {
     return use.user->op().reads == Reads::kMetadata ||
-           (use.user->kind().is_aten() && std::any_of(results.begin(), results.end(), [](const Value* result) {
+           (use.user->kind().is_aten() && std::ranges::any_of(use.user->outputs(), [](const Value* result) {
               return result->type()->kind() == c10::TypeKind::TensorType;
             }));
   });
@@ -129,9 +127,8 @@ bool runs_equally_below_autograd(const Node& node, bool is_exact) {
   const auto is_marked = [](const c10::Argument& argument) { return argument.alias_info() != nullptr; };
   Effects effects = effects_of(node);
   effects.random = false;
-  return !effects.any() && std::none_of(schema.returns().begin(), schema.returns().end(), is_marked) &&
-         !node.op().results_may_share_memory && has_kernel_below_autograd(*node.op().dispatched) &&
-         !(is_exact && is_composite(*node.op().dispatched));
+  return !effects.any() && std::ranges::none_of(schema.returns(), is_marked) && !node.op().results_may_share_memory &&
+         has_kernel_below_autograd(*node.op().dispatched) && !(is_exact && is_composite(*node.op().dispatched));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ bool is_view(const Node& node) {
 }
 
 bool is_one_of(const Node& node, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), node.kind().toQualString()) != names.end();
+  return std::ranges::find(names, node.kind().toQualString()) != names.end();
 }
 
 std::optional<Dims> dims_of(const AbstractValue& value) {
@@ -94,8 +94,7 @@ std::vector<std::vector<int64_t>> stride_factors(const Node& node, const std::ve
 std::optional<Dims> dense_strides(const Dims& sizes, const at::Tensor& like, SizeArithmetic& arithmetic) {
   std::vector<size_t> outer_first(sizes.size());
   std::iota(outer_first.begin(), outer_first.end(), size_t{0});
-  std::stable_sort(outer_first.begin(), outer_first.end(),
-                   [&](size_t a, size_t b) { return like.strides()[a] > like.strides()[b]; });
+  std::ranges::stable_sort(outer_first, [&](size_t a, size_t b) { return like.strides()[a] > like.strides()[b]; });
   Dims strides(sizes.size(), Dim::known(1));
   Dim elements = Dim::known(1);
   int64_t real_elements = 1;

@@ -23,8 +23,8 @@ bool own_their_memory(const std::vector<at::Tensor>& tensors, const std::vector<
       }
     }
   }
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [&](const at::Tensor& tensor) { return users.at(tensor.storage().unsafeGetStorageImpl()) == 1; });
+  return std::ranges::all_of(
+      tensors, [&](const at::Tensor& tensor) { return users.at(tensor.storage().unsafeGetStorageImpl()) == 1; });
 }
 
 }  // namespace
@@ -72,8 +72,7 @@ std::unique_ptr<StepUpdate> StepUpdate::make(torch::optim::Optimizer& optimizer,
     if (!gradients[i].defined()) {
       continue;
     }
-    const auto input =
-        std::find_if(inputs.begin(), inputs.end(), [&](const at::Tensor& tensor) { return tensor.is_same(param); });
+    const auto input = std::ranges::find_if(inputs, [&](const at::Tensor& tensor) { return tensor.is_same(param); });
     // New states, and the order in which a norm is summed, depend on strides, which are the parameter's if it is dense.
     if (input == inputs.end() || why_no_plan(param, gradients[i]) != nullptr || !param.is_non_overlapping_and_dense() ||
         (clipping.norm && gradients[i].strides() != param.strides())) {
@@ -148,7 +147,7 @@ bool StepUpdate::begin(const TrainedParameters& trained) {
     numbers_.insert(numbers_.end(), numbers.values.begin(),
                     numbers.values.begin() + static_cast<std::ptrdiff_t>(update.step_numbers.size()));
   }
-  return std::all_of(states_.begin(), states_.end(), [](const at::Tensor& state) { return state.defined(); });
+  return std::ranges::all_of(states_, [](const at::Tensor& state) { return state.defined(); });
 }
 
 void StepUpdate::end() {
