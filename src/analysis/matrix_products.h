@@ -3,7 +3,6 @@
 
 #include "ir/graph.h"
 
-#include <cstddef>
 #include <optional>
 
 namespace sconce {

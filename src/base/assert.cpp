@@ -1,7 +1,5 @@
 #include "base/assert.h"
 
-#include <utility>
-
 namespace sconce {
 namespace {
 thread_local const InternalErrorContext* innermost_context = nullptr;

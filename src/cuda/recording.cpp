@@ -1,7 +1,5 @@
 #include "cuda/recording.h"
 
-#include <utility>
-
 namespace sconce::cuda {
 namespace {
 

@@ -13,7 +13,6 @@
 #include "lower/lower.h"
 #include "passes/freeze/freeze.h"
 #include "passes/layout/remove_layout_changes.h"
-#include "pipeline/pass_runner.h"
 #include "trace/tracer.h"
 
 #include <algorithm>

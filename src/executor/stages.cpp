@@ -2,7 +2,6 @@
 
 #include "analysis/node_devices.h"
 #include "autodiff/differentiate.h"
-#include "fusion/group/form_groups.h"
 #include "fusion/group/join_clamps.h"
 #include "ir/differentiable.h"
 #include "ir/verify/verify.h"

@@ -1,10 +1,7 @@
 #include "fusion/group_kernel.h"
 
-#include "analysis/effects.h"
 #include "fusion/group/group_shapes.h"
-#include "fusion/group/known_dtypes.h"
 #include "fusion/nest_writer.h"
-#include "fusion/program/operators.h"
 #include "fusion/program/reductions.h"
 #include "fusion/program/written_memory.h"
 

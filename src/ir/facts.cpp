@@ -1,7 +1,5 @@
 #include "ir/facts.h"
 
-#include <string>
-
 namespace sconce {
 namespace {
 

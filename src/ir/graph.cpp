@@ -2,7 +2,6 @@
 
 #include "base/assert.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace sconce {

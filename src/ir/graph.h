@@ -27,9 +27,7 @@
 #include <c10/util/FunctionRef.h>
 #include <c10/util/SmallVector.h>
 
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 

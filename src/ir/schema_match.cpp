@@ -8,7 +8,6 @@
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
-#include <algorithm>
 #include <sstream>
 
 namespace sconce {

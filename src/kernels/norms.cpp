@@ -6,7 +6,6 @@
 #include <ATen/ops/_log_softmax_native.h>
 #include <ATen/ops/_softmax_native.h>
 
-#include <algorithm>
 #include <cstring>
 
 namespace sconce {

@@ -5,8 +5,6 @@
 
 #include <ATen/TensorIterator.h>
 
-#include <optional>
-
 namespace sconce {
 
 // A structured operator of LibTorch (at::native::structured_…) is a class: `meta` checks the operands, and finds the

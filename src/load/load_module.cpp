@@ -16,7 +16,6 @@
 #include <torch/version.h>
 
 #include <memory>
-#include <optional>
 
 namespace sconce {
 namespace {

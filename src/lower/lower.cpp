@@ -3,7 +3,6 @@
 #include "analysis/effects.h"
 #include "base/assert.h"
 #include "ir/kernel_node.h"
-#include "ir/schema_match.h"
 #include "lower/liveness.h"
 #include "lower/make_step.h"
 #include "lower/parts_builder.h"

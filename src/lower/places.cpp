@@ -1,7 +1,6 @@
 #include "lower/places.h"
 
 #include "analysis/effects.h"
-#include "analysis/memory/assigned_attributes.h"
 #include "analysis/memory/escapes.h"
 #include "analysis/memory/list_writes.h"
 #include "analysis/nesting.h"

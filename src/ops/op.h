@@ -14,7 +14,6 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 
 namespace torch::jit {
 struct Operator;

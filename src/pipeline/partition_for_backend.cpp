@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>

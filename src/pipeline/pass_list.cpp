@@ -42,7 +42,6 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 
 namespace sconce {
 namespace {

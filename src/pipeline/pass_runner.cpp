@@ -13,7 +13,6 @@
 #include <chrono>
 #include <exception>
 #include <optional>
-#include <string>
 #include <utility>
 
 namespace sconce {

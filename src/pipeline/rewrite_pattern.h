@@ -14,7 +14,6 @@
 #include "ir/graph.h"
 
 #include <memory>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>

@@ -2,11 +2,8 @@
 
 #include "base/assert.h"
 #include "ir/constant_operands.h"
-#include "ir/schema_match.h"
 
 #include <ATen/core/jit_type.h>
-
-#include <algorithm>
 
 namespace sconce {
 namespace {

@@ -2,12 +2,10 @@
 
 #include "analysis/effects.h"
 #include "ir/memory_types.h"
-#include "ir/schema_match.h"
 
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <array>
 
 namespace sconce {
 namespace {

@@ -5,9 +5,7 @@
 #include "ir/graph.h"
 
 #include <cstdint>
-#include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace sconce {

@@ -8,7 +8,6 @@
 #include <torch/csrc/jit/runtime/operator.h>
 #include <torch/csrc/jit/runtime/serialized_shape_function_registry.h>
 
-#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <unordered_map>

@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <array>
 
 namespace sconce {
 namespace {

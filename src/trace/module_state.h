@@ -4,7 +4,6 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/FunctionRef.h>
 
-#include <utility>
 #include <vector>
 
 namespace sconce {

@@ -15,7 +15,6 @@
 #include <array>
 #include <numeric>
 #include <optional>
-#include <string_view>
 
 namespace sconce {
 namespace {

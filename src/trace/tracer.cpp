@@ -1,7 +1,6 @@
 #include "trace/tracer.h"
 
 #include "analysis/effects.h"
-#include "ir/schema_match.h"
 #include "trace/traceable.h"
 #include "trace/tracing_conditions.h"
 
@@ -16,7 +15,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <unordered_set>
 #include <utility>
 
 namespace sconce {

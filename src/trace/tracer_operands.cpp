@@ -5,7 +5,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace sconce {
 namespace {

@@ -9,7 +9,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <memory>
 #include <string_view>
 #include <typeinfo>
 

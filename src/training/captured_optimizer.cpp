@@ -13,7 +13,6 @@
 #include <map>
 #include <sstream>
 #include <typeinfo>
-#include <utility>
 
 namespace sconce {
 namespace {

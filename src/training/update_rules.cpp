@@ -13,7 +13,6 @@
 #include <torch/optim/sgd.h>
 
 #include <cmath>
-#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 

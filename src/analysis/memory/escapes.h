@@ -5,7 +5,6 @@
 #include "ir/graph.h"
 
 #include <unordered_set>
-#include <vector>
 
 namespace sconce {
 

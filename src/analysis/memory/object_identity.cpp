@@ -1,7 +1,6 @@
 #include "analysis/memory/object_identity.h"
 
 #include "analysis/effects.h"
-#include "ir/schema_match.h"
 
 #include <ATen/core/jit_type.h>
 

@@ -17,7 +17,6 @@
 #include "base/flat_map.h"
 #include "load/compile_op_row.h"
 
-#include <memory>
 #include <vector>
 
 namespace sconce {

@@ -17,7 +17,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <functional>
 
 namespace sconce {
 void JointGraphBuilder::enter_blocks(Node& node) {

@@ -5,8 +5,6 @@
 
 #include <ATen/core/jit_type.h>
 
-#include <algorithm>
-
 namespace sconce {
 namespace {
 

@@ -7,7 +7,6 @@
 #include <ATen/core/jit_type.h>
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 namespace sconce {

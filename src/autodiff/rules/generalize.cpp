@@ -6,7 +6,6 @@
 #include <ATen/ops/equal.h>
 
 #include <cmath>
-#include <limits>
 #include <optional>
 
 namespace sconce {

@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_set>
-#include <utility>
 
 namespace sconce {
 namespace {

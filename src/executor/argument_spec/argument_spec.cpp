@@ -6,7 +6,6 @@
 
 #include <ATen/core/class_type.h>
 #include <ATen/core/jit_type.h>
-#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <atomic>

@@ -9,7 +9,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <utility>
 
 namespace sconce {
 

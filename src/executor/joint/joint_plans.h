@@ -5,7 +5,6 @@
 #include "ir/graph.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>

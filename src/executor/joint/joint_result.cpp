@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <utility>
 
 namespace sconce {
 namespace {

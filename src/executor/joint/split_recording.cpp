@@ -4,7 +4,6 @@
 #include "analysis/memory/memory_source.h"
 #include "analysis/nested_uses.h"
 #include "autodiff/select/roles.h"
-#include "ir/constant_operands.h"
 
 #include <algorithm>
 #include <functional>

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <list>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 namespace sconce {

@@ -3,8 +3,6 @@
 #include "fusion/cpu/element_writer.h"
 #include "fusion/program/cost_model.h"
 
-#include <algorithm>
-
 namespace sconce {
 namespace {
 

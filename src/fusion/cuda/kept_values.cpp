@@ -1,6 +1,5 @@
 #include "fusion/cuda/grids.h"
 
-#include <algorithm>
 #include <array>
 
 namespace sconce {

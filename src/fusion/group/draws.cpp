@@ -1,7 +1,5 @@
 #include "fusion/group/draws.h"
 
-#include "ir/constant_operands.h"
-
 namespace sconce {
 namespace {
 

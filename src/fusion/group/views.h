@@ -5,7 +5,6 @@
 #include "ir/graph.h"
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace sconce {

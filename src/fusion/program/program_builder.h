@@ -5,9 +5,6 @@
 
 #include <ATen/core/ivalue.h>
 
-#include <optional>
-#include <unordered_map>
-
 namespace sconce {
 
 // A value of the current element.

@@ -8,7 +8,6 @@
 #include "fusion/program/iteration.h"
 #include "fusion/program/kernel_program.h"
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 

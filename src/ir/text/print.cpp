@@ -4,7 +4,6 @@
 #include "ir/text/print_literal.h"
 #include "ir/text/printed_names.h"
 
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>

@@ -1,7 +1,5 @@
 #include "load/check/pickle_check.h"
 
-#include <string>
-
 namespace sconce {
 namespace {
 

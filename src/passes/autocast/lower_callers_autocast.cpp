@@ -1,7 +1,6 @@
 #include "passes/autocast/lower_callers_autocast.h"
 
 #include "ir/constant_operands.h"
-#include "ir/memory_types.h"
 #include "ir/schema_match.h"
 #include "passes/insert_node.h"
 

@@ -13,7 +13,6 @@
 #include <ATen/core/jit_type.h>
 #include <c10/core/InferenceMode.h>
 
-#include <algorithm>
 #include <set>
 #include <unordered_map>
 

@@ -6,7 +6,6 @@
 #include "passes/matmul/known_matrices.h"
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 

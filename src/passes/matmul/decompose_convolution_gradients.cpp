@@ -5,8 +5,6 @@
 #include "passes/matmul/inline_function.h"
 #include "passes/matmul/known_matrices.h"
 
-#include <algorithm>
-#include <memory>
 #include <vector>
 
 namespace sconce {

@@ -7,7 +7,6 @@
 #include "passes/matmul/known_matrices.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #include "passes/matmul/decompose_rnn.h"
 
 #include "analysis/node_devices.h"
-#include "ir/constant_operands.h"
 #include "load/compile_op_row.h"
 #include "passes/matmul/cell_formula.h"
 #include "passes/matmul/inline_function.h"

@@ -6,7 +6,6 @@
 #include "ir/memory_types.h"
 
 #include <ATen/core/jit_type.h>
-#include <c10/core/Device.h>
 
 #include <optional>
 

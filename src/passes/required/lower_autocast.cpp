@@ -1,7 +1,6 @@
 #include "passes/required/lower_autocast.h"
 
 #include "ir/schema_match.h"
-#include "ir/text/print.h"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/class_type.h>

@@ -6,7 +6,6 @@
 #include "analysis/memory/lazy_alias_sets.h"
 #include "analysis/memory/object_identity.h"
 #include "ir/constant_operands.h"
-#include "ir/schema_match.h"
 #include "ops/libtorch_workarounds.h"
 #include "passes/simplify/check_inplace.h"
 #include "passes/simplify/fold_constant_branches.h"
@@ -18,9 +17,7 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
 
 namespace sconce {
 namespace {

@@ -2,8 +2,6 @@
 
 #include "plan/prepared/kernel_runner.h"
 
-#include <algorithm>
-
 namespace sconce {
 namespace {
 

@@ -5,7 +5,6 @@
 #include "plan/prepared/kernel.h"
 #include "plan/steps/steps.h"
 
-#include <optional>
 #include <vector>
 
 namespace sconce {

@@ -4,7 +4,6 @@
 #include "plan/prepared/form_hash.h"
 #include "plan/tensor_slot.h"
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Half.h>
 

@@ -4,8 +4,6 @@
 #include "plan/recorded/recorded_range.h"
 #include "plan/steps/steps.h"
 
-#include <memory>
-
 namespace sconce {
 
 // Makes a step that runs the node's operators, or replays a recording of them (recorded_range.h). They run one by one, as if

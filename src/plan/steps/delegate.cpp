@@ -7,13 +7,10 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
-#include <vector>
 
 namespace sconce {
 namespace {

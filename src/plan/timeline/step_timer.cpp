@@ -6,8 +6,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <utility>
-
 namespace sconce {
 namespace {
 

@@ -3,8 +3,6 @@
 #include "training/backward/backward_programs.h"
 #include "training/backward/engine.h"
 
-#include <utility>
-
 namespace sconce {
 namespace {
 

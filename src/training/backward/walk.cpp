@@ -1,6 +1,5 @@
 #include "training/backward/walk.h"
 
-#include "base/flat_map.h"
 #include "executor/joint/joint_node.h"
 #include "executor/joint/joint_result.h"
 #include "plan/autograd/backward_node.h"

@@ -17,8 +17,6 @@
 
 #include <cstddef>
 #include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace sconce {

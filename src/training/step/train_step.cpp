@@ -9,7 +9,6 @@
 #include "trace/undone_writes.h"
 #include "training/step/train_trace.h"
 
-#include <sconce/captured_optimizer.h>
 #include <sconce/compiled_backward.h>
 
 #include <ATen/autocast_mode.h>
@@ -20,8 +19,6 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <memory>
-#include <utility>
 
 namespace sconce {
 namespace {
