@@ -2,11 +2,6 @@
 
 #include "ir/constant_operands.h"
 
-#include <ATen/core/interned_strings.h>
-
-#include <algorithm>
-#include <initializer_list>
-
 namespace sconce {
 namespace {
 
@@ -43,24 +38,20 @@ std::optional<size_t> dim_of(const AbstractValues& operands, const AbstractValue
   return number ? position_among(base->sizes->size(), *number) : std::nullopt;
 }
 
-bool is_of_kind(const Node& node, std::initializer_list<c10::Symbol> kinds) {
-  return std::find(kinds.begin(), kinds.end(), node.kind()) != kinds.end();
-}
-
 // Returns the length of each part that the node cuts from a dim of `size`. The last part may be shorter. Nothing if parts
 // differ, and the operands tell how many there are.
 std::optional<Dim> length_of_parts(const Node& node, const AbstractValues& operands, Dim size, SizeArithmetic& arithmetic) {
   if (node.opcode() == Opcode::kUnbind) {
     return Dim::known(1);
   }
-  if (operands[1].as_sequence() != nullptr || is_of_kind(node, {aten::tensor_split})) {
+  const bool is_count = node.named_input("chunks") != nullptr;
+  const bool is_length = node.named_input("split_size") != nullptr && operands[1].as_sequence() == nullptr;
+  if (!is_count && !is_length) {
     return std::nullopt;
   }
   const Dim number = operands[1].is_integer() ? operands[1].as_integer() : Dim::unknown();
-  if (is_of_kind(node, {aten::chunk, aten::unsafe_chunk})) {
-    return arithmetic.floor_divide(arithmetic.subtract(arithmetic.add(size, number), Dim::known(1)), number);
-  }
-  return number;
+  return is_length ? number
+                   : arithmetic.floor_divide(arithmetic.subtract(arithmetic.add(size, number), Dim::known(1)), number);
 }
 
 // Returns the index along a dim of `size`, which the node cuts, at which part `part` begins.
@@ -68,8 +59,9 @@ Dim first_of_part(const Node& node, const AbstractValues& operands, Dim size, si
   if (const auto length = length_of_parts(node, operands, size, arithmetic)) {
     return arithmetic.multiply(Dim::known(static_cast<int64_t>(part)), *length);
   }
-  const AbstractValues* lengths = operands[1].as_sequence();
-  if (lengths == nullptr || is_of_kind(node, {aten::tensor_split})) {
+  const bool has_lengths = node.named_input("split_sizes") != nullptr || node.named_input("split_size") != nullptr;
+  const AbstractValues* lengths = has_lengths ? operands[1].as_sequence() : nullptr;
+  if (lengths == nullptr) {
     return Dim::unknown();
   }
   Dim first = Dim::known(0);
@@ -148,8 +140,9 @@ Dim view_offset(const Node& node, const AbstractValues& operands, Dim base_offse
   const bool is_slice = node.opcode() == Opcode::kSlice;
   const bool is_select = node.opcode() == Opcode::kSelect;
   const bool is_cut = node.op().cuts && node.schema()->returns()[0].type()->kind() == c10::TypeKind::ListType;
-  if (is_of_kind(node, {aten::as_strided})) {
-    return is_none(operands[3]) ? base_offset : operands[3].is_integer() ? operands[3].as_integer() : Dim::unknown();
+  if (const auto given = node.op().argument_index("storage_offset")) {
+    const AbstractValue& offset = operands[*given];
+    return is_none(offset) ? base_offset : offset.is_integer() ? offset.as_integer() : Dim::unknown();
   }
   if (!is_slice && !is_select && !is_cut) {
     return moves ? Dim::unknown() : base_offset;
