@@ -45,7 +45,7 @@ bool is_plain(const c10::IValue& value) {
   }
   if (value.isGenericDict()) {
     const auto dict = value.toGenericDict();
-    return std::ranges::all_of(dict, [](const auto& entry) { return is_plain(entry.value()); });
+    return std::all_of(dict.begin(), dict.end(), [](const auto& entry) { return is_plain(entry.value()); });
   }
   return value.isTensor() || value.isNone() || value.isScalar() || value.isString() || value.isDevice();
 }

@@ -47,26 +47,26 @@ class CallStep : public Step {
   Registers results_;
 };
 
-// Calls `run` with the frame, whose stack holds the operands; it leaves the results there.
+// Calls the body with the frame, whose stack holds the operands; it leaves the results there.
 template <typename Run>
 class StackStep final : public CallStep {
  public:
-  StackStep(const Node& node, Operands operands, Registers results, Run run)
-      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false), run_(std::move(run)) {}
+  StackStep(const Node& node, Operands operands, Registers results, Run body)
+      : CallStep(node, std::move(operands), std::move(results), /*may_skip_autograd=*/false), body_(std::move(body)) {}
 
   void run(Frame& frame) const override {
     push_operands(frame);
-    run_(frame);
+    body_(frame);
     pop_results(frame);
   }
 
  private:
-  mutable Run run_;  // stateless; the call of LibTorch's that it may hold is not const
+  mutable Run body_;  // stateless; the call of LibTorch's that it may hold is not const
 };
 
 template <typename Run>
-StepPtr make_stack_step(const Node& node, Operands operands, Registers results, Run run) {
-  return std::make_unique<StackStep<Run>>(node, std::move(operands), std::move(results), std::move(run));
+StepPtr make_stack_step(const Node& node, Operands operands, Registers results, Run body) {
+  return std::make_unique<StackStep<Run>>(node, std::move(operands), std::move(results), std::move(body));
 }
 
 }  // namespace sconce

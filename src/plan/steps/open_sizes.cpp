@@ -28,7 +28,7 @@ bool has_open(const IValue& value) {
   }
   if (value.isGenericDict()) {
     const c10::impl::GenericDict dict = value.toGenericDict();
-    return std::ranges::any_of(dict, [](const auto& entry) { return has_open(entry.value()); });
+    return std::any_of(dict.begin(), dict.end(), [](const auto& entry) { return has_open(entry.value()); });
   }
   return is_open(value);
 }
