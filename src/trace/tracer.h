@@ -3,6 +3,7 @@
 
 #include "base/expected.h"
 #include "ir/graph.h"
+#include "trace/detach_watch.h"
 #include "trace/seed_watch.h"
 #include "trace/sizes/symbolic_facts.h"
 #include "trace/trace_tensor.h"
@@ -88,6 +89,8 @@ class Tracer {
 
   // Notes that `copy` is what `.data()` returned of another tensor: no gradient flows through it.
   void note_data(TraceTensor& copy);
+  // Notes that code is about to detach a tensor in place. Arguments are looked at when the trace ends.
+  void note_detached(const at::Tensor& tensor);
   // Notes that the trace cannot be replayed. The first reason is kept.
   void refuse(std::string reason);
   std::optional<Refusal> refusal() const;
@@ -165,6 +168,7 @@ class TracingScope {
  private:
   Tracer& tracer_;
   Tracer* const outer_;
+  const DetachWatch detached_;
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 

@@ -1,7 +1,10 @@
 // What a tracer does with the arguments of the function that it records.
 #include "trace/tracer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/as_strided.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -14,10 +17,16 @@ torch::autograd::Edge edge_of(const at::Tensor& tensor) {
   return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge();
 }
 
-// Returns a view of `base` of the form of `real`, which shares its memory; detached if the trace has it so.
-at::Tensor as_view_of(const at::Tensor& base, const at::Tensor& real, bool requires_grad) {
+// Returns a view of `base` of the form of `real`, which shares its memory; detached if the trace has it so. Autograd records
+// it as it has recorded `traced`, the view in the trace, in whatever grad mode the caller is.
+at::Tensor as_view_of(const at::Tensor& base, const at::Tensor& real, const at::Tensor& traced) {
+  using torch::autograd::CreationMeta;
+  const auto* meta = torch::autograd::impl::get_view_autograd_meta(traced);
+  const bool is_view = meta != nullptr && meta->has_bw_view() && !c10::InferenceMode::is_enabled();
+  const at::AutoGradMode mode(is_view ? meta->get_creation_meta() != CreationMeta::NO_GRAD_MODE
+                                      : c10::GradMode::is_enabled());
   at::Tensor view = base.as_strided(real.sizes(), real.strides(), real.storage_offset());
-  return view.requires_grad() && !requires_grad ? view.detach() : view;
+  return view.requires_grad() && !traced.requires_grad() ? view.detach() : view;
 }
 
 }  // namespace
@@ -109,7 +118,7 @@ class Tracer::HandedOut {
     };
     if (tensor.is_view()) {
       if (const at::Tensor base = of(at::Tensor(tensor._base())); fits(base)) {
-        return as_view_of(base, real, tensor.requires_grad());
+        return as_view_of(base, real, tensor);
       }
     }
     if (!tensor.requires_grad()) {
@@ -117,7 +126,7 @@ class Tracer::HandedOut {
       const auto other = std::find_if(pairs_.begin(), pairs_.end(),
                                       [&](const auto& pair) { return fits(pair.second) && pair.second.is_alias_of(real); });
       if (other != pairs_.end()) {
-        return as_view_of(other->second, real, /*requires_grad=*/false);
+        return as_view_of(other->second, real, tensor);
       }
     }
     if (!real.is_inference() && !tensor.is_inference()) {
@@ -179,6 +188,13 @@ void Tracer::hand_back_gradient_edges() {
                   "a traced function wrote an argument that is a view, while gradients were recorded; give it a clone");
       torch::autograd::impl::set_gradient_edge(argument.real, std::move(edge));
     }
+  }
+}
+
+void Tracer::note_detached(const at::Tensor& tensor) {
+  const TraceTensor* traced = TraceTensor::of(tensor);
+  if (traced != nullptr && traced->tracer() == number_ && tensor.requires_grad() && !is_argument(tensor)) {
+    refuse("it detaches a tensor in place");
   }
 }
 

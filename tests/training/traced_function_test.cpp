@@ -161,6 +161,36 @@ TEST(Trace, RunsWhatItCannotReplay) {
   expect_planned(expect_same(stops, {{at::randn({3})}}));
 }
 
+// Autograd detaches in place without an operator that a tracer sees.
+TEST(Trace, RunsAFunctionThatDetachesInPlace) {
+  const Function detaches = [](Tensors in) -> Tensors {
+    at::Tensor scale = in[0].sin();
+    scale.detach_();
+    return {scale * in[0]};
+  };
+  EXPECT_EQ(expect_same(detaches, {{leaf({2})}}).explain().traces.front().refusal, "it detaches a tensor in place");
+  expect_planned(expect_same(detaches, {{at::randn({2})}}));
+}
+
+TEST(Trace, HandsOutViewsInTheGradModeOfTheFunction) {
+  const Function without = [](Tensors in) -> Tensors {
+    const at::NoGradGuard no_grad;
+    return {in[0].slice(0, 1)};
+  };
+  const Function with = [](Tensors in) -> Tensors {
+    const at::AutoGradMode grad_mode(true);
+    return {in[0].slice(0, 1)};
+  };
+  for (const auto& [function, callers_mode] : {std::pair(without, true), std::pair(with, false)}) {
+    const TracedFunction traced = trace(function, Options().compile(CompileMode::kBlocking));
+    for (int call = 0; call < 3; ++call) {
+      const Tensors leaves = {leaf({3}), leaf({3})};
+      const at::AutoGradMode grad_mode(callers_mode);
+      EXPECT_EQ(traced({leaves[0]})[0].is_leaf(), function({leaves[1]})[0].is_leaf()) << "call " << call;
+    }
+  }
+}
+
 TEST(Trace, RunsAFunctionThatReadsOrWritesMemory) {
   const auto refusal_of = [](const Function& function, const std::vector<Tensors>& calls) {
     return expect_same(function, calls).explain().traces.front().refusal;
