@@ -159,6 +159,26 @@ TEST_P(DynamicSizes, NeedAtMostTwoTraces) {
 INSTANTIATE_TEST_SUITE_P(Losses, DynamicSizes, ::testing::Range(size_t{0}, losses().size()),
                          [](const ::testing::TestParamInfo<size_t>& each) { return losses()[each.param].first; });
 
+// A formula fills the gradients of parts that have none. How many parts there were is part of the key.
+TEST(DynamicSizes, HaveAPlanForEachNumberOfParts) {
+  using Cut = std::function<at::Tensor(const at::Tensor&)>;
+  const std::vector<Cut> cuts = {
+      [](const at::Tensor& x) { return x.split(2)[0]; }, [](const at::Tensor& x) { return x.chunk(3).back(); },
+      [](const at::Tensor& x) { return x.unbind()[1]; }, [](const at::Tensor& x) { return x.tensor_split(2)[1]; },
+      [](const at::Tensor& x) { return x.split_with_sizes({1, x.size(0) - 1})[1]; }};
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    const BackwardCache cache(Options().compile(CompileMode::kBlocking));
+    for (const int64_t rows : {8, 5, 2, 6, 7, 3, 5, 8, 2}) {
+      const at::Tensor x = parameter({rows, 3});
+      const at::Tensor y = cuts[i](x.sin()).pow(2).sum();
+      const at::Tensor expected = torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true)[0];
+      const CompiledBackward scope(cache);
+      y.backward();
+      EXPECT_TRUE(at::allclose(x.grad(), expected)) << "cut " << i << " of " << rows << " rows";
+    }
+  }
+}
+
 // A number that the program computes of a size is part of a node: each has a trace of its own.
 TEST(DynamicSizes, StayApartWhereNumbersDiffer) {
   const BackwardCache cache(Options().compile(CompileMode::kBlocking));

@@ -154,6 +154,7 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
   const auto met = targets_.find(node.get());
   append(structure_, met != targets_.end() ? met->second.number : 0);  // 0: the root
   append(structure_, &typeid(*node));
+  append(structure_, node->num_inputs());  // formulas of cuts ask how many parts there were
   append(structure_, std::array{call.is_needed, call.is_opaque, hooks_before, hooks_after,
                                 hooks_before && has_tensor_hooks(*node), has_hooks});
   for (const BackwardCall::Capture& capture : call.captures) {
