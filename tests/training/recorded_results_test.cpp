@@ -92,6 +92,28 @@ TEST(RecordedResults, BringGradientsOfSome) {
   }
 }
 
+// Zeros in place of the gradient of `y` would become NaN: its derivative is infinite.
+TEST(RecordedResults, BringNoZerosToInfiniteDerivatives) {
+  const char* const source = R"(
+def forward(self, x):
+    h = torch.linear(x, self.a_weight, self.a_bias)
+    y = torch.sqrt(torch.cumsum(h - h, 1))
+    c = torch.linear(torch.cummax(h, 1)[0], self.b_weight, self.b_bias)
+    return y, h * 2, c, c.sin()
+)";
+  for (const bool retains : {false, true}) {
+    const uint64_t by_plan = expect_equal_gradients_seen(
+        [retains](const Results& results, const at::Tensor&, std::vector<at::Tensor>&) {
+          (results.h.sum() + results.c.pow(2).sum()).backward({}, retains);
+          if (retains) {
+            results.z.sum().backward();
+          }
+        },
+        source);
+    EXPECT_GE(by_plan, 4U);
+  }
+}
+
 // The operator before the write has several results, which share no memory with what it reads.
 TEST(RecordedResults, ReachOthersThroughOperatorsInPlace) {
   const char* const source = R"(

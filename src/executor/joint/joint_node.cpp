@@ -8,12 +8,15 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <exception>
 #include <utility>
@@ -254,13 +257,43 @@ variable_list JointNode::run_plan_of_backward(const std::vector<at::Tensor>& gra
   return results;
 }
 
+// Returns whether a result without a gradient and one with a gradient depend on one tensor.
+bool JointNode::mixes_zeros(const std::vector<bool>& is_defined) const {
+  for (size_t input = 0; input < plans_->differentiable_tensors.size(); ++input) {
+    std::array<bool, 2> is_reached = {false, false};
+    for (size_t i = 0; i < is_defined.size(); ++i) {
+      bool& is_so = is_reached[is_defined[i] ? 1 : 0];
+      is_so = is_so || plans_->reaches[i][input];
+    }
+    if (is_reached[0] && is_reached[1]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The plan takes zeros for a gradient that is undefined: with an infinite derivative they make NaN. Autograd does not visit
+// what only such results are computed from, so where a gradient has NaN, autograd computes it.
+variable_list JointNode::run_with_zeros(const variable_list& gradients, const std::vector<bool>& is_defined, bool releases) {
+  variable_list results = run_plan_of_backward(as_recorded(variable_list(gradients)), is_defined, /*releases=*/false);
+  const auto has_nan = [](const at::Tensor& result) { return result.defined() && at::isnan(at::sum(result)).item<bool>(); };
+  if (std::ranges::any_of(results, has_nan)) {
+    results = run_differentiably(gradients, is_defined);
+  }
+  if (const std::lock_guard<std::mutex> lock(mutex_); releases) {
+    release(is_defined);
+  }
+  return results;
+}
+
 variable_list JointNode::run_backward(variable_list&& gradients, bool releases) {
   if (!has_defined(gradients)) {
     return variable_list(plans_->differentiable_tensors.size());
   }
   const std::vector<bool> is_defined = are_defined(gradients);
-  variable_list results = c10::GradMode::is_enabled()
-                              ? run_differentiably(gradients, is_defined)
+  variable_list results = c10::GradMode::is_enabled() ? run_differentiably(gradients, is_defined)
+                          : mixes_zeros(is_defined)
+                              ? run_with_zeros(gradients, is_defined, releases)
                               : run_plan_of_backward(as_recorded(std::move(gradients)), is_defined, releases);
   // A tensor has no gradient if no result with a gradient depends on it.
   for (size_t input = 0; input < results.size(); ++input) {

@@ -81,6 +81,9 @@ class JointNode final : public torch::autograd::Node {
   torch::autograd::variable_list run_plan_of_backward(const std::vector<at::Tensor>& gradients,
                                                       const std::vector<bool>& is_defined, bool releases);
   // The same by operators: in grad mode, with a history. `gradients`: as the engine brings them.
+  bool mixes_zeros(const std::vector<bool>& is_defined) const;
+  torch::autograd::variable_list run_with_zeros(const torch::autograd::variable_list& gradients,
+                                                const std::vector<bool>& is_defined, bool releases);
   torch::autograd::variable_list run_differentiably(const torch::autograd::variable_list& gradients,
                                                     const std::vector<bool>& is_defined);
   // The same for gradients that end at other results.
