@@ -41,6 +41,13 @@ std::vector<RaisingProgram> raising_programs() {
       {"torch.linalg_cholesky(x).size(0)", {square, places}, {-square, places}},
       {"torch.one_hot(i, 3).size(1)", {rows, places}, {rows, outside}},
       {"torch.nll_loss(x[:2], i).dim()", {rows, places}, {rows, outside}},
+      {"x.expand([2, 3, 4]).numel()", {rows, places}, {square, places}},
+      {"x.as_strided([3, 2], [4, 1], 0).size(0)", {rows, places}, {none, places}},
+      {"torch.mm(x, torch.ones([4, 2])).dtype", {rows, places}, {square, places}},
+      {"torch.cat([x, torch.ones([1, 4])]).dim()", {rows, places}, {square, places}},
+      {"torch.conv1d(x.view(1, 3, -1), torch.ones([2, 3, 1])).size(1)", {rows, places}, {none, places}},
+      {"torch.stack([x, torch.ones([3, 4])]).numel()", {rows, places}, {square, places}},
+      {"x.view([4, 3]).transpose(0, 1).dim()", {rows, places}, {square, places}},
       {"x.new_zeros([torch.embedding(x, i).size(0)])", {rows, places}, {rows, outside}},
   };
 }

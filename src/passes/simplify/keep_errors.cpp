@@ -3,18 +3,21 @@
 #include "analysis/effects.h"
 #include "analysis/live_nodes.h"
 
+#include <ATen/core/jit_type.h>
+
 #include <algorithm>
 #include <vector>
 
 namespace sconce {
 namespace {
 
-// Returns whether the operator may raise although facts know the sizes and dtypes of its results.
+bool has_tensors(const Value* value) { return is_tensor(*value) || *value->type() == *c10::ListType::ofTensors(); }
+
+// Returns whether the operator may raise although facts know the sizes or dtypes of its results: facts do not ask whether it
+// takes its operands. Reads of numbers raise nothing else.
 bool may_raise_despite_facts(const Node& node) {
-  const auto inputs = node.inputs();
-  return node.blocks().empty() && !node.kind().is_prim() && node.op().reads == Reads::kElements &&
-         may_raise_by_elements(node) &&
-         std::any_of(inputs.begin(), inputs.end(), [](const Value* operand) { return is_tensor(*operand); });
+  return node.blocks().empty() && !node.kind().is_prim() && std::ranges::any_of(node.inputs(), has_tensors) &&
+         std::ranges::any_of(node.outputs(), has_tensors) && may_raise(node);
 }
 
 }  // namespace
