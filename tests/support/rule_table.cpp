@@ -167,7 +167,7 @@ std::span<const RuleRow> rule_rows() {
       {"sinc", Dtypes::kAll, {2}},
       {"special_entr", Dtypes::kAll, {2}},
       {"special_ndtr", Dtypes::kAll, {.ulps = 2, .of_operand = true}},
-      {"special_xlog1py", Dtypes::kAll, {.ulps = 2, .of_operand = true, .any_nan = true}},
+      {"special_xlog1py", Dtypes::kAll, {.ulps = 2, .of_operand = true, .any_zero = true, .any_nan = true}},
       {"polygamma", Dtypes::kAll, {1}},
       {"nextafter", Dtypes::kFloat32And64},
       {"igamma", Dtypes::kFloating, {256}},
