@@ -1,9 +1,9 @@
 #include "executor/joint/joint_node.h"
 
-#include "base/alias_of.h"
 #include "base/cpu_generator.h"
 #include "base/storage_of.h"
 #include "executor/joint/joint_result.h"
+#include "plan/autograd/alias_of.h"
 #include "trace/undone_writes.h"
 
 #include <ATen/core/grad_mode.h>

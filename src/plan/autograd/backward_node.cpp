@@ -1,7 +1,7 @@
 #include "plan/autograd/backward_node.h"
 
-#include "base/alias_of.h"
 #include "base/storage_of.h"
+#include "plan/autograd/alias_of.h"
 #include "plan/run_plan.h"
 
 #include <c10/core/GradMode.h>
