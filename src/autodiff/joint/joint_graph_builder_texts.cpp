@@ -17,6 +17,14 @@
 #include <algorithm>
 
 namespace sconce {
+namespace {
+
+// Returns whether the gradient is undefined in a run in which another of those with `source_count` sources is defined.
+bool may_be_undefined(const Gradient& gradient, size_t source_count) {
+  return gradient.value != nullptr && gradient.sources.size() < source_count;
+}
+
+}  // namespace
 
 // Returns whether facts say that each size of result `at` is a number, or that of the other results which gradients flow to.
 bool JointGraphBuilder::has_sizes_of_others(const Differentiated& each, const Gradients& gradients, size_t at) {
@@ -76,10 +84,9 @@ JointGraphBuilder::Values JointGraphBuilder::fill(const Differentiated& each, co
   for (size_t i = 0; i < gradients.size(); ++i) {
     Value* gradient = gradients[i].value;
     Value* result = each.results[i];
-    const bool may_be_undefined = gradient != nullptr && gradients[i].sources.size() < source_count;
     if (gradient == nullptr && !may_require_grad(*result)) {
       gradient = any->value;
-    } else if (gradient == nullptr || may_be_undefined) {
+    } else if (gradient == nullptr || may_be_undefined(gradients[i], source_count)) {
       Value* sizes = has_sizes_of_others(each, gradients, i) ? nullptr : insert_sizes(result, end_);
       const auto missing = [&](Node* position) { return insert_missing_gradient(each, gradients, i, sizes, position); };
       gradient =
@@ -98,11 +105,11 @@ Value* JointGraphBuilder::insert_defined(const Gradients& gradients) {
   Values answers;
   bool is_known = true;
   for (const Gradient& gradient : gradients) {
-    const bool may_be_undefined = gradient.value != nullptr && gradient.sources.size() < source_count;
+    const bool varies = may_be_undefined(gradient, source_count);
     known.push_back(gradient.value != nullptr);
-    answers.push_back(may_be_undefined ? insert_any_defined({gradient.value}, end_)
-                                       : graph_.insert_constant(gradient.value != nullptr, end_));
-    is_known = is_known && !may_be_undefined;
+    answers.push_back(varies ? insert_any_defined({gradient.value}, end_)
+                             : graph_.insert_constant(gradient.value != nullptr, end_));
+    is_known = is_known && !varies;
   }
   return is_known ? graph_.insert_constant(known, end_)
                   : insert_node(prim::ListConstruct, answers, end_, c10::ListType::ofBools());
