@@ -61,7 +61,7 @@ class StackStep final : public CallStep {
   }
 
  private:
-  mutable Run body_;  // stateless; the call of LibTorch's that it may hold is not const
+  mutable Run body_;  // any thread may call it; the call of LibTorch's that it may hold is not const
 };
 
 template <typename Run>

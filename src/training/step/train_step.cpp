@@ -27,7 +27,7 @@ bool holds_lists_or_dicts(const Value& input) {
   return (memory_kinds_within(input.type()) & (kListMemory | kDictMemory)) != 0;
 }
 
-// Of containers in containers, analyses do not tell the memory of the inner ones from that of the tensors in them.
+// Analyses do not tell the memory of containers in containers from that of the tensors in them.
 bool may_change_containers(const AliasSets& sets, const Value& input) {
   const c10::TypePtr& type = input.type();
   const bool is_flat = (memory_kinds_of(type) & ~(kListMemory | kDictMemory)) == 0 && !holds_containers(type);
