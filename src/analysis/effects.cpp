@@ -146,10 +146,26 @@ bool may_change_sizes(const Graph& graph) {
   return may_change;
 }
 
-bool prints(const Graph& graph) {
+bool marks_tensors(const Graph& graph) {
   bool found = false;
-  for_each_node(graph.body(), [&](const Node* node) { found = found || node->kind() == prim::Print; });
+  for_each_node(graph.body(), [&](const Node* node) {
+    const Value* asked = node->named_input("requires_grad");
+    found =
+        found || (asked != nullptr && constant_bool(*asked) != false && !(asked->constant() && asked->constant()->isNone()));
+  });
   return found;
+}
+
+const char* why_never_recorded(const Graph& graph) {
+  const char* reason = nullptr;
+  for_each_node(graph.body(), [&](const Node* node) {
+    if (node->kind() == prim::Print) {
+      reason = "it prints";
+    } else if (node->kind() == prim::grad) {
+      reason = "it reads the gradient of a tensor";
+    }
+  });
+  return reason;
 }
 
 }  // namespace sconce

@@ -42,7 +42,11 @@ bool introduces_grad(const Graph& graph);
 // Returns whether a node of the graph may change the sizes, strides or storage of an existing tensor.
 bool may_change_sizes(const Graph& graph);
 
-// Returns whether a node of the graph prints: no operator that a tracer sees.
-bool prints(const Graph& graph);
+// Returns whether the graph marks tensors as requiring a gradient: `requires_grad_`, or a factory that is asked for it.
+bool marks_tensors(const Graph& graph);
+
+// Returns why calls of the graph can never be recorded, because of a node that is no operator for a tracer: it prints, or
+// reads the gradient of a tensor. Null if there is none.
+const char* why_never_recorded(const Graph& graph);
 
 }  // namespace sconce

@@ -74,6 +74,7 @@ class GraphExecutor::Impl final : public Program {
   std::vector<RefusalExplanation> refusals_;
   std::unique_ptr<CountedPlan> generic_;  // serves every spec
   std::unique_ptr<JointCalls> recorded_;  // null if none is recorded
+  const bool marks_tensors_;              // so that a call may record gradients although no argument requires one
   std::once_flag has_open_sizes_;
   std::unique_ptr<Plan> with_open_sizes_;  // runs while a tracer with symbols records; null before the first such run
   const std::shared_ptr<SpecializationSource> source_;

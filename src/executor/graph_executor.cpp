@@ -1,5 +1,6 @@
 #include <sconce/graph_executor.h>
 
+#include "analysis/effects.h"
 #include "base/autocast.h"
 #include "base/paged_memory.h"
 #include "base/tensors_in.h"
@@ -142,6 +143,7 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
       passes_(std::move(compiled.passes)),
       refusals_(std::move(compiled.refusals)),
       generic_(new CountedPlan{Tier::kGeneric, std::move(compiled.plan), compiled.seconds, {}, {}, {}}),
+      marks_tensors_(marks_tensors(*graph_)),
       source_(new SpecializationSource{callees_.weak_from_this(), name_, options_, specs_, generic_->plan->graph(), {}, {}}),
       cache_(options.plan_cache_capacity()) {
   if (options_.profiled_runs() > 0) {
@@ -191,7 +193,7 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack, JointCalls* recorded) {
   if (options_.optimize()) {
     specs_->create(arguments, spec);
     may_skip_autograd = !spec.has_exotic() && !transform_is_active();
-    requires_grad = records_gradients && spec.requires_grad();
+    requires_grad = records_gradients && (spec.requires_grad() || marks_tensors_);
   }
   if (requires_grad && may_skip_autograd && recorded != nullptr && recorded->is_on() &&
       recorded->run(stack, expected, [this](torch::jit::Stack& call) { run_unrecorded(call); })) {

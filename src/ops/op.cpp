@@ -1,5 +1,6 @@
 #include "ops/op.h"
 
+#include "ops/foreign.h"
 #include "ops/in_place.h"
 #include "ops/rows.h"
 
@@ -48,6 +49,7 @@ Effects effects_of(const Op& op) {
     effects.writes |= op.writes_argument(i);
   }
   effects.random |= draws_random_numbers(op);
+  effects.external |= op.dispatched && may_do_more_than_compute(*op.dispatched);
   effects.state |= op.schema->returns().empty() && !effects.writes && !effects.external;
   return effects;
 }

@@ -115,6 +115,7 @@ void Frame::drop_values() {
 
 void Frame::clear() {
   drop_values();
+  warned.clear();
   shell_check_.reset();
   overflowed_ = false;
   holds_something_ = false;

@@ -68,6 +68,7 @@ class Frame {
 
   // `with` blocks that were entered and not yet left, the innermost last.
   std::vector<EnteredContext> entered;
+  std::vector<int64_t> warned;  // places that have warned in this run
 
   // ---- prepared steps (plan/prepared/)
   // Whether prepared steps use their kernels in this run, as far as their operands allow it. They do not if every step runs

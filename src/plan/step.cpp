@@ -1,6 +1,7 @@
 #include "plan/step.h"
 
 #include "base/autocast.h"
+#include "base/call_watch.h"
 
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
@@ -24,7 +25,7 @@ bool may_be_recorded(const c10::IValue& value) {
 bool operators_are_observed() { return at::hasCallbacks() || autocast_is_on(); }
 
 bool transform_is_active() {
-  constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView});
+  constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView, kWatchKey});
   return !(c10::impl::tls_local_dispatch_key_set().included_ - kUsual).empty();
 }
 

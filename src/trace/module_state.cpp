@@ -58,10 +58,18 @@ bool are_equal(const c10::IValue& a, const c10::IValue& b,
 }
 
 bool is_of_trace(const c10::IValue& value) {
+  if (value.isTuple()) {
+    return std::ranges::any_of(value.toTupleRef().elements(), is_of_trace);
+  }
   return value.isSymInt() || value.isSymFloat() || (value.isTensor() && TraceTensor::of(value.toTensor()) != nullptr);
 }
 
 c10::IValue handed_back(const c10::IValue& value) {
+  if (value.isTuple()) {
+    return with_each_tensor(value, [](const at::Tensor& tensor) {
+      return TraceTensor::of(tensor) != nullptr ? real_of(tensor).detach() : tensor;
+    });
+  }
   return value.isTensor() ? real_of(value.toTensor()).detach() : without_trace(value);
 }
 
@@ -150,16 +158,6 @@ void ModuleState::restore() const {
       attribute.object->setSlot(attribute.slot, copy_of(attribute.value));
     }
   }
-}
-
-std::vector<at::Tensor> ModuleState::tensors() const {
-  std::vector<at::Tensor> tensors;
-  for (const Attribute& attribute : attributes_) {
-    if (attribute.value.isTensor()) {
-      tensors.push_back(attribute.value.toTensor());
-    }
-  }
-  return tensors;
 }
 
 c10::IValue with_each_tensor(const c10::IValue& value, c10::function_ref<at::Tensor(const at::Tensor&)> visit) {

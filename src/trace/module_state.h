@@ -17,8 +17,6 @@ class ModuleState {
   bool holds() const;
   // Gives attributes that have changed their values back.
   void restore() const;
-  // Returns the attributes that are tensors.
-  std::vector<at::Tensor> tensors() const;
 
  private:
   struct Attribute {

@@ -1,6 +1,7 @@
 #include "trace/trace_key.h"
 
 #include "base/autocast.h"
+#include "base/call_watch.h"
 #include "base/flat_map.h"
 #include "base/storage_of.h"
 
@@ -28,7 +29,7 @@ void append_state(TraceKey& key) {
                 static_cast<int64_t>(at::globalContext().deterministicAlgorithmsWarnOnly()) << 4 |
                 static_cast<int64_t>(c10::get_default_dtype_as_scalartype()) << 8);
   const c10::impl::LocalDispatchKeySet dispatch = c10::impl::tls_local_dispatch_key_set();
-  key.push_back(static_cast<int64_t>(dispatch.included_.raw_repr()));
+  key.push_back(static_cast<int64_t>(dispatch.included_.remove(kWatchKey).raw_repr()));
   key.push_back(static_cast<int64_t>(dispatch.excluded_.raw_repr()));
   key.push_back(static_cast<int64_t>(autocast.raw_repr()));
   for (const at::DeviceType device : at::autocast::_AUTOCAST_SUPPORTED_DEVICES) {

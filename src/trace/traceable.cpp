@@ -103,6 +103,8 @@ bool reads_number(const c10::OperatorHandle& op) {
   return names.count(op.operator_name().name) != 0;
 }
 
+bool detaches_in_place(const c10::OperatorHandle& op) { return op.operator_name().name == "aten::detach_"; }
+
 TracedCall traced_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   const auto number = std::find_if(arguments.begin(), arguments.end(), is_number_as_tensor);
   if (number != arguments.end()) {

@@ -17,6 +17,9 @@ std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c
 // Returns whether the operator tells a number of the elements of tensors, and does nothing else.
 bool reads_number(const c10::OperatorHandle& op);
 
+// Returns whether the operator detaches its argument in place. Autograd's kernel does all of that, so no tracer runs it.
+bool detaches_in_place(const c10::OperatorHandle& op);
+
 // The operator and arguments that a node for a call has.
 struct TracedCall {
   const Op* op;

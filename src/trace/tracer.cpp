@@ -1,6 +1,7 @@
 #include "trace/tracer.h"
 
 #include "analysis/effects.h"
+#include "ops/foreign.h"
 #include "trace/traceable.h"
 #include "trace/tracing_conditions.h"
 
@@ -10,6 +11,7 @@
 #include <ATen/ops/ones_like.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
@@ -28,6 +30,19 @@ void run_unrecorded(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const PausedTracing paused;
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   op.callBoxed(stack);
+}
+
+// Sees an operator above autograd, where composed ones are not taken apart yet.
+void watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (current_tracer != nullptr) {
+    if (current_tracer->run_whole(op, *stack)) {
+      return;
+    }
+  } else if (may_do_more_than_compute(op)) {
+    const std::string what = "calls " + toString(op.operator_name()) + ", an operator of a library";
+    CallWatch::is_on() ? CallWatch::note(what) : CallWatch::note_for_all(what);
+  }
+  op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kWatchKey), stack);
 }
 
 void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
@@ -50,6 +65,9 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::
   run_unrecorded(op, *stack);
 }
 
+TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&watch>());
+}
 TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&record>()); }
 
 // Returns the argument that a result is: the one that the schema marks as written and returned, or one that the operator
@@ -111,6 +129,9 @@ TracingScope::TracingScope(Tracer& tracer)
 }
 
 TracingScope::~TracingScope() {
+  if (const std::string seen = watch_.seen(); !seen.empty()) {
+    tracer_.refuse(seen);
+  }
   current_tracer = outer_;
   ActiveTracers& active = ActiveTracers::get();
   const std::lock_guard<std::mutex> lock(active.mutex);
@@ -268,6 +289,7 @@ void Tracer::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
   switches_grad_mode_ = switches_grad_mode_ || c10::GradMode::is_enabled() != grad_mode_ ||
                         c10::InferenceMode::is_enabled() != inference_mode_;
+  runs_backward_ = runs_backward_ || torch::autograd::get_current_graph_task_id() != -1;
   note_operands(op, given);
   const Node* node = write_node(op, given);
   if (node != nullptr && allows_reads_ && reads_number(op)) {
@@ -288,6 +310,40 @@ void Tracer::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
 }
 
+bool Tracer::run_whole(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const auto first = stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size());
+  if (detaches_in_place(op)) {
+    note_detached(first->toTensor());
+  }
+  if (!may_do_more_than_compute(op)) {
+    return false;
+  }
+  std::vector<at::Tensor> operands;
+  for (const c10::IValue& value : std::vector<c10::IValue>(first, stack.end())) {
+    value.visit([&](const c10::IValue& part) {
+      if (part.isTensor() && part.toTensor().defined()) {
+        operands.push_back(part.toTensor());
+      }
+      return false;
+    });
+  }
+  const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
+  if (c10::GradMode::is_enabled() && std::ranges::any_of(operands, requires_grad)) {
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      refuse("it calls " + toString(op.operator_name()) + ", an operator of a library, which autograd differentiates");
+    }
+    return false;  // its kernel for the device is called below autograd
+  }
+  run(op, stack);
+  const auto results = stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size());
+  if (std::any_of(results, stack.end(),
+                  [](const c10::IValue& value) { return !value.isTensor() && !value.isTensorList(); })) {
+    refuse("it calls " + toString(op.operator_name()) + ", an operator of a library that returns no tensor");
+  }
+  return true;
+}
+
 void Tracer::note_facts(Value* value, const at::Tensor& real) {
   facts_.emplace_back(value, shapes_ ? shapes_->facts_for_compile(*value, real) : facts_without_autograd(real));
 }
@@ -305,8 +361,8 @@ void Tracer::note_operands(const c10::OperatorHandle& op, const std::vector<c10:
       refuse("it writes a tensor that `.data()` returned");
     }
     // A view that is made without gradients is a leaf, and requires a gradient as its base does.
-    if (grad_mode_ && tensor.requires_grad() && tensor.is_leaf() && !tensor.is_view() && !traced->is_copy() &&
-        !is_argument(tensor)) {
+    if (!allows_marks_ && grad_mode_ && tensor.requires_grad() && tensor.is_leaf() && !tensor.is_view() &&
+        !traced->is_copy() && !is_argument(tensor)) {
       refuse("it has an intermediate require a gradient");
     }
   }

@@ -1,9 +1,9 @@
 // Tracer: writes down the ATen operators that a thread calls, as a graph.
 #pragma once
 
+#include "base/call_watch.h"
 #include "base/expected.h"
 #include "ir/graph.h"
-#include "trace/detach_watch.h"
 #include "trace/seed_watch.h"
 #include "trace/sizes/symbolic_facts.h"
 #include "trace/trace_tensor.h"
@@ -78,6 +78,9 @@ class Tracer {
 
   // Runs an operator and records it. Takes the arguments from the stack, and leaves the results.
   void run(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  // The same for an operator that the thread calls above autograd, if it may do more than the operators that it calls:
+  // it is recorded whole. Returns false for others, and refuses the trace for those whose gradients autograd records.
+  bool run_whole(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
   // From here on, numbers that are read from tensors refuse nothing: a later run may check that they are these.
   void allow_reads() { allows_reads_ = true; }
@@ -86,6 +89,16 @@ class Tracer {
     c10::IValue number;
   };
   const std::vector<Read>& reads() const { return reads_; }
+
+  // From here on, tensors that the trace computes may come to require gradients. Requires that the trace's results do not,
+  // and that a graph of it runs below autograd.
+  void allow_marks() { allows_marks_ = true; }
+  // Returns whether operators ran in a backward.
+  bool runs_backward() const { return runs_backward_; }
+
+  // Whether operators that run without gradients, in a trace that records them, detach their operands in the graph. A run of
+  // the graph with autograd then records what this one has.
+  void detach_without_gradients(bool on) { detaches_ = on && grad_mode_; }
 
   // Notes that `copy` is what `.data()` returned of another tensor: no gradient flows through it.
   void note_data(TraceTensor& copy);
@@ -112,6 +125,7 @@ class Tracer {
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   bool is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const;
   Value* operand(const c10::IValue& value, bool is_overwritten = false);
+  Value* detached(Value& value, const at::Tensor& real);
   Value* size_operand(Dim dim, int64_t value);
   Value* unknown_number(const c10::IValue& value);
   void note_contents(const std::vector<c10::IValue>& given);
@@ -138,6 +152,9 @@ class Tracer {
   std::vector<std::pair<Value*, TensorFacts>> facts_;                 // of results
   std::optional<SymbolicFacts> shapes_;
   bool allows_reads_ = false;
+  bool allows_marks_ = false;
+  bool runs_backward_ = false;
+  bool detaches_ = false;
   std::vector<Read> reads_;
   std::optional<Refusal> refusal_;
   std::atomic<const char*> refused_outside_{nullptr};  // why: a scope's `refuse`, on any thread
@@ -168,14 +185,14 @@ class TracingScope {
  private:
   Tracer& tracer_;
   Tracer* const outer_;
-  const DetachWatch detached_;
+  const CallWatch watch_;
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
 // Hides operators of this thread from its tracer, such as those with which a compile computes constants.
 class PausedTracing {
  public:
-  PausedTracing() : exclude_(c10::DispatchKeySet(c10::DispatchKey::Fake)) {}
+  PausedTracing() : exclude_(c10::DispatchKeySet({c10::DispatchKey::Fake, kWatchKey})) {}
 
  private:
   c10::impl::ExcludeDispatchKeyGuard exclude_;

@@ -3,6 +3,7 @@
 #include "trace/tracer.h"
 
 #include <ATen/core/jit_type.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 
@@ -102,14 +103,18 @@ void Tracer::note_data(TraceTensor& copy) {
       without_contents_.count(copy.value()) != 0) {
     return;
   }
-  Node* detach = graph_->create(aten::detach, {copy.value()});
+  copy.set_value(detached(*copy.value(), copy.real()));
+}
+
+Value* Tracer::detached(Value& value, const at::Tensor& real) {
+  Node* detach = graph_->create(aten::detach, {&value});
   resolve(*detach);
   detach->append_to(graph_->body());
   if (shapes_) {
-    shapes_->derive(*detach, {copy.real()}, {copy.real()});
+    shapes_->derive(*detach, {real}, {real});
   }
-  note_facts(detach->output(), copy.real());
-  copy.set_value(detach->output());
+  note_facts(detach->output(), real);
+  return detach->output();
 }
 
 Value* Tracer::operand(const c10::IValue& value, bool is_overwritten) {
@@ -121,7 +126,8 @@ Value* Tracer::operand(const c10::IValue& value, bool is_overwritten) {
       }
       TraceTensor::of(value.toTensor())->hide_memory();
     }
-    return found;
+    const bool has_history = detaches_ && !c10::GradMode::is_enabled() && value.toTensor().requires_grad();
+    return has_history ? detached(*found, sconce::real_of(value.toTensor())) : found;
   }
   if (value.isSymInt()) {
     return size_operand(SymbolicSizes::dim_of(value.toSymInt()), SymbolicSizes::value_of(value.toSymInt()));

@@ -15,26 +15,31 @@
 namespace sconce {
 namespace {
 
-// `remove_hook` leaves an empty function in the place of a hook. LibTorch exports no type information of these hooks.
-bool is_removed(const std::unique_ptr<torch::autograd::FunctionPreHook>& hook) {
+// LibTorch exports no type information of the hooks that C++ registers: one object, with a list of functions. `remove_hook`
+// leaves an empty function in the place of a hook.
+size_t count_functions(const std::unique_ptr<torch::autograd::FunctionPreHook>& hook) {
   constexpr std::string_view kHooksOfCpp = "N5torch8autograd24CppFunctionTensorPreHookE";
   const torch::autograd::FunctionPreHook& known = *hook;
   if (typeid(known).name() != kHooksOfCpp) {
-    return false;
+    return 1;
   }
   const auto& functions = *static_cast<const torch::autograd::CppFunctionTensorPreHook&>(known).hooks_;
-  return std::none_of(functions.begin(), functions.end(), [](const auto& function) { return function != nullptr; });
+  return static_cast<size_t>(std::ranges::count_if(functions, [](const auto& function) { return function != nullptr; }));
 }
 
 }  // namespace
 
-bool are_called(const std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& hooks) {
-  return !std::all_of(hooks.begin(), hooks.end(), is_removed);
+size_t count_hooks(const std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& hooks) {
+  size_t count = 0;
+  for (const auto& hook : hooks) {
+    count += count_functions(hook);
+  }
+  return count;
 }
 
 bool has_hooks(const at::Tensor& leaf) {
   namespace impl = torch::autograd::impl;
-  if (are_called(impl::hooks(leaf)) || impl::post_acc_grad_hooks(leaf) != nullptr) {
+  if (count_hooks(impl::hooks(leaf)) != 0 || impl::post_acc_grad_hooks(leaf) != nullptr) {
     return true;
   }
   const std::shared_ptr<torch::autograd::Node> accumulator = impl::try_get_grad_accumulator(leaf);

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function_hook.h>
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,7 +22,7 @@ const char* why_not_kept(const at::Tensor& tensor);
 // Returns whether hooks of a leaf, or of the node that accumulates its gradient, see its gradient.
 bool has_hooks(const at::Tensor& leaf);
 
-// Returns whether one of a tensor's hooks has not been removed.
-bool are_called(const std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& hooks);
+// Returns how many of a tensor's hooks have not been removed.
+size_t count_hooks(const std::vector<std::unique_ptr<torch::autograd::FunctionPreHook>>& hooks);
 
 }  // namespace sconce

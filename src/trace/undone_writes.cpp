@@ -23,7 +23,8 @@ UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) {
     }
     // No operator writes a tensor of which elements share memory.
     if (tensor.defined() && tensor.layout() == c10::kStrided && at::has_internal_overlap(tensor) != at::MemOverlap::Yes) {
-      before_.push_back({tensor, tensor.detach().clone(), tensor.is_inference() ? 0 : tensor._version()});
+      before_.push_back(
+          {tensor, tensor.variable_data(), tensor.detach().clone(), tensor.is_inference() ? 0 : tensor._version()});
     }
   }
 }
@@ -35,7 +36,11 @@ void UndoneWrites::undo() {
   is_kept_ = true;
   const at::NoGradGuard no_grad;
   for (const Before& before : before_) {
-    before.tensor.variable_data().copy_(before.contents);
+    before.alias.copy_(before.contents);
+    if (before.tensor.sizes() != before.alias.sizes() || before.tensor.strides() != before.alias.strides()) {
+      before.tensor.unsafeGetTensorImpl()->set_sizes_and_strides(before.alias.sizes(), before.alias.strides(),
+                                                                 before.alias.storage_offset());
+    }
     if (!before.tensor.is_inference()) {
       c10::VariableVersion version = torch::autograd::impl::version_counter(before.tensor);  // the tensor's own
       version.set_version(before.version);

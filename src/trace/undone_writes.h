@@ -27,6 +27,7 @@ class UndoneWrites {
  private:
   struct Before {
     at::Tensor tensor;
+    at::Tensor alias;  // of its memory, with the sizes and strides that it had
     at::Tensor contents;
     int64_t version;  // which autograd compares with what nodes have saved
   };

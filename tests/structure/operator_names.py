@@ -81,7 +81,6 @@ REWRITES = {
     "src/autodiff/rules/gradient_trace.cpp": "replaces views in recorded gradients by aten::reshape",
     "src/autodiff/rules/generalize.cpp": "replaces constants by arithmetic on aten::size",
     "src/autodiff/rules/record_gradient.cpp": "inserts sums to the sizes of operands",
-    "src/trace/detach_watch.cpp": "watches aten::detach_, which reaches no tracer",
     "src/trace/traceable.cpp": "the tables of operators that read no elements, make tensors without contents, or overwrite",
     "src/trace/tracer_operands.cpp": "copies into fresh memory what C++ code wrote there, and detaches what `.data()` returns",
     "src/trace/sizes/size_writer.cpp": "writes sizes as arithmetic of TorchScript",

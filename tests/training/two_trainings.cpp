@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/frontend/resolver.h>
+#include <torch/csrc/jit/frontend/sugared_value.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
@@ -12,7 +14,25 @@
 
 namespace sconce::testing {
 
-torch::jit::Module two_layers(const std::string& forward, bool has_batch_norm) {
+namespace {
+
+// Names of libraries of operators, which a script in Python reaches by torch.ops.
+struct LibraryResolver : torch::jit::Resolver {
+  std::shared_ptr<torch::jit::SugaredValue> resolveValue(const std::string& name, torch::jit::GraphFunction& function,
+                                                         const torch::jit::SourceRange& place) override {
+    const bool is_library = name == "call_effects" || name == "profiler";
+    return is_library ? std::make_shared<torch::jit::BuiltinModule>(name)
+                      : torch::jit::nativeResolver()->resolveValue(name, function, place);
+  }
+  c10::TypePtr resolveType(const std::string& /*name*/, const torch::jit::SourceRange& /*place*/) override {
+    return nullptr;
+  }
+};
+
+}  // namespace
+
+torch::jit::Module two_layers(const std::string& forward, bool has_batch_norm,
+                              const std::function<void(torch::jit::Module&)>& prepare) {
   torch::jit::Module module("trainee");
   at::manual_seed(3);
   for (const std::string name : {"a", "b"}) {
@@ -24,7 +44,10 @@ torch::jit::Module two_layers(const std::string& forward, bool has_batch_norm) {
     module.register_buffer("mean", at::zeros({8}));
     module.register_buffer("var", at::ones({8}));
   }
-  module.define(forward);
+  if (prepare) {
+    prepare(module);
+  }
+  module.define(forward, std::make_shared<LibraryResolver>());
   for (const at::Tensor& parameter : module.parameters()) {
     parameter.set_requires_grad(true);
   }

@@ -17,7 +17,9 @@
 namespace sconce::testing {
 
 // A module of TorchScript source with two linear layers, "a" and "b", of eight numbers.
-torch::jit::Module two_layers(const std::string& forward, bool has_batch_norm = false);
+// `prepare` adds attributes that `forward` reads.
+torch::jit::Module two_layers(const std::string& forward, bool has_batch_norm = false,
+                              const std::function<void(torch::jit::Module&)>& prepare = {});
 
 inline const char* const kMlp = R"(
 def forward(self, x):

@@ -1,6 +1,7 @@
 #include "executor/argument_spec/writer.h"
 
 #include "base/autocast.h"
+#include "base/call_watch.h"
 #include "base/plain_keys.h"
 #include "base/storage_of.h"
 
@@ -64,7 +65,7 @@ StrideClass stride_class_of(uint64_t flags) {
            kWarnOnly.with(static_cast<uint64_t>(context.deterministicAlgorithmsWarnOnly())) |
            kDefaultDtype.with(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()));
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-  out[1] = keys.included_.raw_repr();
+  out[1] = keys.included_.remove(kWatchKey).raw_repr();
   out[2] = keys.excluded_.raw_repr();
   if (!autocast_keys(keys).empty()) [[unlikely]] {
     out[0] |= autocast_bits();

@@ -3,8 +3,12 @@
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
 #include "base/autocast.h"
+#include "base/call_watch.h"
+#include "base/tensors_in.h"
+#include "trace/tensor_state.h"
 #include "trace/tracing_conditions.h"
 
+#include <ATen/record_function.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -28,11 +32,11 @@ JointCalls::JointCalls(const Graph& graph, std::string name, const Options& opti
     : graph_(graph),
       name_(std::move(name)),
       options_(options),
-      prints_(prints(graph)),
+      is_recordable_(why_never_recorded(graph) == nullptr),
       table_(options.plan_cache_capacity()) {}
 
 void JointCalls::note_plan(const std::optional<GradientExplanation>& gradients) {
-  if ((!gradients || gradients->outside > 0) && !prints_ && !is_given_up_) {
+  if ((!gradients || gradients->outside > 0) && is_recordable_ && !is_given_up_) {
     is_on_.store(true, std::memory_order_relaxed);
   }
 }
@@ -49,16 +53,22 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
     return run_by_plan(static_cast<JointTrace&>(*found.plan), found.symbols, arguments, stack, run_method);
   }
   const PlanTable::Decision decision = table_.decide(key, /*records_first=*/false);
-  if (!decision.pattern || is_recording_.exchange(true)) {
+  if (!decision.pattern || at::hasCallbacks()) {
+    return false;  // an observer would see the operators of a recording once more
+  }
+  const c10::intrusive_ptr<c10::ivalue::Object> module = (first - 1)->toObject();
+  // The program sees gradients, of which recording a call computes one more.
+  std::vector<at::Tensor> given = tensors_in(c10::IValue(module));
+  given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
+  if (std::ranges::any_of(given, sees_gradients) || is_recording_.exchange(true)) {
     return false;  // other threads need not record the same
   }
   const auto done = c10::make_scope_exit([this] { is_recording_ = false; });
-  const std::shared_ptr<JointTrace> trace =
-      run_and_record((first - 1)->toObject(), arguments, *decision.pattern, stack, run_method);
+  const std::shared_ptr<JointTrace> trace = run_and_record(module, arguments, *decision.pattern, stack, run_method);
   if (trace != nullptr) {
     table_.insert(key, trace, holds);
   }
-  return trace != nullptr;
+  return true;
 }
 
 bool JointCalls::run_by_plan(JointTrace& trace, const std::vector<int64_t>& symbols, const CallArguments& arguments,
@@ -72,7 +82,7 @@ bool JointCalls::run_by_plan(JointTrace& trace, const std::vector<int64_t>& symb
     return false;
   }
   const Trial::Side side = trace.trial().next();
-  if (!trace.trial().is_on() && side == Trial::Side::kOthers) {
+  if ((!trace.trial().is_on() && side == Trial::Side::kOthers) || trace.has_hooks_within(arguments)) {
     return false;
   }
   const auto start = Clock::now();
@@ -97,24 +107,34 @@ std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<
                                                        const CallArguments& arguments, const SizePattern& pattern,
                                                        torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
   const ModuleState before(module);
-  std::vector<at::Tensor> given = before.tensors();
-  given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
-  // The program sees gradients, of which recording a call computes one more.
-  if (std::ranges::any_of(given, sees_gradients)) {
-    return nullptr;
-  }
   const ArgumentStructure structure(arguments.values);
+  const TensorStates states(arguments.tensors, tensors_in(c10::IValue(module)));
+  CallWatch watch;
   run_method(stack);
   table_.count_recorded();
+  if (watch.has_warned()) {
+    table_.count_eager("it warns");
+    return nullptr;
+  }
   const std::vector<at::Tensor> tensors_now = tensors_in(arguments.values);
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   const bool keeps_arguments =
       structure.holds(arguments.values) &&
       std::equal(tensors_now.begin(), tensors_now.end(), arguments.tensors.begin(), arguments.tensors.end(), is_same);
-  auto trace = !before.holds() ? JointTrace::refused(module, arguments, "a call changes an attribute of the module")
-               : !keeps_arguments
-                   ? JointTrace::refused(module, arguments, "a call changes a container among its arguments")
-                   : JointTrace::rehearse(module, arguments, pattern, may_write(), run_method, name_, options_);
+  // What recording the call once more would do twice, or a plan would not do.
+  std::string refusal = watch.seen();
+  if (refusal.empty() && !before.holds()) {
+    refusal = "a call changes an attribute of the module";
+  }
+  if (refusal.empty() && !keeps_arguments) {
+    refusal = "a call changes a container among its arguments";
+  }
+  if (refusal.empty()) {
+    refusal = states.refusal();
+  }
+  auto trace = !refusal.empty() ? JointTrace::refused(module, arguments, std::move(refusal))
+                                : JointTrace::rehearse(module, arguments, pattern, may_write(), states.marked(), run_method,
+                                                       name_, options_);
   if (!trace->refusal.empty()) {
     table_.count_eager(trace->refusal);
   }

@@ -39,7 +39,7 @@ class JointCalls {
   // Runs a call for which there is a trace, if it has a plan that is to run.
   bool run_by_plan(JointTrace& trace, const std::vector<int64_t>& symbols, const CallArguments& arguments,
                    torch::jit::Stack& stack, JointTrace::RunMethod run_method);
-  // Runs the method, then records a call like it. Returns null, and runs nothing, if the program would see that.
+  // Runs the method, then records a call like it. Returns null if that is to be tried again with a later call.
   std::shared_ptr<JointTrace> run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                              const CallArguments& arguments, const SizePattern& pattern,
                                              torch::jit::Stack& stack, JointTrace::RunMethod run_method);
@@ -52,7 +52,7 @@ class JointCalls {
   std::atomic<bool> is_given_up_{false};
   std::atomic<uint32_t> calls_in_vain_{0};  // that found a refusal
   const Options options_;
-  const bool prints_;
+  const bool is_recordable_;
   std::once_flag is_analyzed_;
   bool may_write_ = false;  // attributes or arguments; after the analysis
   PlanTable table_;

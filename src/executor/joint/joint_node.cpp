@@ -59,6 +59,9 @@ std::optional<std::vector<at::Tensor>> JointNode::run(std::shared_ptr<const Join
   if (!node->run_forward(stack)) {
     return std::nullopt;
   }
+  for (const size_t position : node->plans_->marked) {
+    node->tensors_[position].requires_grad_();
+  }
   return node->connect_results(stack);
 }
 
@@ -122,6 +125,9 @@ std::vector<at::Tensor> JointNode::connect_results(torch::jit::Stack& stack) {
   for (const size_t position : plans_->differentiable_results) {
     differentiable.push_back(results[position]);
     strides_.push_back(results[position].strides().vec());
+  }
+  if (differentiable.empty()) {
+    return results;
   }
   connect(differentiable);
   for (const size_t position : plans_->saved_results) {
@@ -309,6 +315,7 @@ variable_list JointNode::run_backward(variable_list&& gradients, bool releases) 
 }
 
 variable_list JointNode::run(variable_list&& gradients, bool releases) {
+  TORCH_CHECK(plans_->why_no_backward.empty(), plans_->why_no_backward);
   const auto results = static_cast<std::ptrdiff_t>(plans_->differentiable_results.size());
   const variable_list between(gradients.begin() + results, gradients.end());
   const bool ends_at_results = has_defined(between);

@@ -24,7 +24,10 @@ struct JointPlans {
 
   std::string name;  // of the autograd nodes
   std::shared_ptr<TracedGraph> forward;
-  std::shared_ptr<TracedGraph> backward;
+  std::shared_ptr<TracedGraph> backward;  // null if no result brings a gradient, or if backward raises
+  // What backward raises from every result that brings a gradient: the call itself has freed what it would read. Empty if
+  // it does not.
+  std::string why_no_backward;
   size_t results = 0;
   std::vector<c10::IValue> reads;  // numbers that the call reads from tensors; forward returns them after the results
   std::vector<size_t> differentiable_tensors;  // those that backward has gradients of
@@ -39,12 +42,14 @@ struct JointPlans {
   std::vector<std::vector<bool>> needs;    // RecordingParts
   std::vector<std::vector<bool>> shares;   // RecordingParts
   std::vector<size_t> written;             // tensors that forward writes
+  std::vector<size_t> marked;              // tensors that the call has require a gradient
+  bool runs_backward = false;              // the call itself runs a backward, which calls hooks
   bool draws = false;                      // random numbers
   // Forward as recorded, for backward of backward. Readers of a result of `cut` read an input. These inputs come after the
   // tensors.
   std::shared_ptr<const Graph> operators;
 
-  bool is_ready() const { return forward->is_ready() && backward->is_ready(); }
+  bool is_ready() const { return forward->is_ready() && (backward == nullptr || backward->is_ready()); }
   // Returns the plan of `operators`, which runs with autograd. Any thread may call.
   const Plan& with_autograd() const;
 

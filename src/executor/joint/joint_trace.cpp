@@ -2,18 +2,23 @@
 
 #include "analysis/effects.h"
 #include "analysis/memory/memory_source.h"
+#include "base/storage_of.h"
+#include "base/tensors_in.h"
 #include "executor/joint/joint_node.h"
 #include "executor/joint/result_checks.h"
 #include "executor/joint/split_recording.h"
 #include "ir/graph.h"
 #include "trace/backward_on_this_thread.h"
+#include "trace/tensor_state.h"
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
 #include "trace/undone_writes.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
 #include <map>
@@ -82,6 +87,31 @@ std::unique_ptr<Graph> cut_at_results(const Graph& forward, const std::vector<si
 // Loops are unrolled in a recording. A longer one takes seconds and memory to compile.
 constexpr size_t kMaxOperators = 100'000;
 
+// Returns the gradients of the inputs, as backward of the results brings them.
+std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& inputs,
+                                     const std::vector<at::Tensor>& incoming) {
+  if (results.empty()) {
+    return std::vector<at::Tensor>(inputs.size());
+  }
+  return torch::autograd::grad(results, inputs, incoming, /*retain_graph=*/true, /*create_graph=*/false,
+                               /*allow_unused=*/true);
+}
+
+std::string message_of(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  return of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+}
+
+// Returns whether backward from the result raises because a backward before has freed what it reads.
+bool has_freed_history(const at::Tensor& result, const std::vector<at::Tensor>& inputs) {
+  try {
+    gradients_of({result}, inputs, {at::ones_like(result)});
+  } catch (const c10::Error& error) {
+    return std::string_view(error.what_without_backtrace()) == torch::autograd::ERR_BACKWARD_TWICE;
+  }
+  return false;
+}
+
 // Notes which tensors forward writes, and whether it draws random numbers.
 void note_effects(const Graph& forward, size_t symbols, JointPlans& plans) {
   for_each_node(forward.body(), [&](const Node* node) {
@@ -97,6 +127,16 @@ void note_effects(const Graph& forward, size_t symbols, JointPlans& plans) {
   });
   std::ranges::sort(plans.written);
   plans.written.erase(std::unique(plans.written.begin(), plans.written.end()), plans.written.end());
+}
+
+// Removes detaches from a graph that runs below autograd.
+void remove_detaches(Graph& graph) {
+  for_each_node(graph.body(), [](Node* node) {
+    if (node->opcode() == Opcode::kDetach) {
+      node->output()->replace_all_uses_with(node->input(0));
+      node->erase();
+    }
+  });
 }
 
 std::vector<JointPlans::Group> groups_of(const JointPlans& plans) {
@@ -131,13 +171,28 @@ void note_order(std::vector<std::vector<size_t>> below, JointPlans& plans) {
   plans.below = std::move(below);
 }
 
-const char* why_not_repeated(const JointPlans& plans, size_t arguments) {
-  const auto is_written = [&](size_t tensor) { return std::ranges::find(plans.written, tensor) != plans.written.end(); };
+// Returns why a later call cannot repeat what the recorded one writes; null if it can. `tensors`: of the call.
+const char* why_not_repeated(const JointPlans& plans, const std::vector<at::Tensor>& tensors, size_t arguments) {
   if (!plans.written.empty() && plans.written.front() < arguments) {
     return "it writes an argument";
   }
+  // Backward of backward runs forward again, on what was written as it was before.
+  const auto is_written = [&](size_t tensor) {
+    return std::ranges::any_of(plans.written,
+                               [&](size_t written) { return storage_of(tensors[written]) == storage_of(tensors[tensor]); });
+  };
   return std::ranges::any_of(plans.differentiable_tensors, is_written) ? "it writes a tensor that requires a gradient"
                                                                        : nullptr;
+}
+
+// A parameter has another gradient in a later call.
+void refuse_gradients_of_others(const std::vector<at::Tensor>& leaves, Tracer& tracer) {
+  for (const at::Tensor& leaf : leaves) {
+    const auto is_gradient = [&](const at::Tensor& captured) { return leaf.grad().is_same(captured); };
+    if (leaf.is_leaf() && leaf.grad().defined() && std::ranges::any_of(tracer.captured(), is_gradient)) {
+      tracer.refuse("it reads the gradient of a parameter");
+    }
+  }
 }
 
 }  // namespace
@@ -156,17 +211,27 @@ bool JointTrace::holds(const CallArguments& arguments) const {
          !captured_.share_memory_with(arguments.tensors);
 }
 
+bool JointTrace::has_hooks_within(const CallArguments& arguments) const {
+  const auto is_hooked = [](const at::Tensor& tensor) { return sees_gradients(tensor); };
+  return plans_ != nullptr && plans_->runs_backward &&
+         (std::ranges::any_of(captured_.tensors(), is_hooked) || std::ranges::any_of(arguments.tensors, is_hooked));
+}
+
 void JointTrace::wait_for_compile() const {
   if (plans_ != nullptr) {
     plans_->forward->wait_for_compile();
-    plans_->backward->wait_for_compile();
+    if (plans_->backward != nullptr) {
+      plans_->backward->wait_for_compile();
+    }
   }
 }
 
 void JointTrace::explain(std::vector<Explanation>& plans) const {
   if (plans_ != nullptr) {
     plans.push_back(plans_->forward->explain());
-    plans.push_back(plans_->backward->explain());
+    if (plans_->backward != nullptr) {
+      plans.push_back(plans_->backward->explain());
+    }
   }
 }
 
@@ -201,6 +266,7 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const st
     return nullptr;
   }
   last_of_forward_ = tracer.graph().body().last();
+  tracer.detach_without_gradients(false);
   auto plans = std::make_shared<JointPlans>();
   plans->results = results.size();
   for (const at::Tensor& result : results) {
@@ -220,10 +286,6 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const st
       incoming.push_back(tracer.add_gradient(results[i]));
     }
   }
-  if (differentiable.empty()) {
-    tracer.refuse("no result depends on a tensor that requires a gradient");
-    return nullptr;
-  }
   note_order(results_below(differentiable), *plans);
   std::vector<at::Tensor> inputs;
   std::vector<size_t> positions;
@@ -236,12 +298,15 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const st
   }
   std::vector<at::Tensor> gradients;
   try {
-    gradients = torch::autograd::grad(differentiable, inputs, incoming, /*retain_graph=*/true, /*create_graph=*/false,
-                                      /*allow_unused=*/true);
+    gradients = gradients_of(differentiable, inputs, incoming);
   } catch (const std::exception& error) {
     // The caller's backward raises this, too, if there is one.
-    tracer.refuse(std::string("backward raises: ") + error.what());
-    return nullptr;
+    plans->why_no_backward = message_of(error);
+    if (!std::ranges::all_of(differentiable, [&](const at::Tensor& result) { return has_freed_history(result, inputs); })) {
+      tracer.refuse("backward raises: " + plans->why_no_backward);
+      return nullptr;
+    }
+    plans->differentiable_tensors = positions;
   }
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) {
@@ -261,15 +326,29 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const st
 std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, RunMethod run_method, Tracer& tracer) {
   const std::vector<c10::IValue> values(call.begin() + 1, call.end());
   const std::vector<at::Tensor> arguments = tensors_in(values);
+  const TensorStates states(arguments, {});
   const BackwardOnThisThread on_this_thread;
   const TracingScope scope(tracer);
   try {
     run_method(call);
     result_ = std::move(call.front());
+    if (std::string reason = states.refusal(); !reason.empty()) {
+      tracer.refuse(std::move(reason));
+    }
     if (share_containers(result_, values)) {
       tracer.refuse("it returns a list or a dict that is an argument");
     }
-    return tracer.refusal() ? nullptr : record_backward(tracer, arguments);
+    if (tracer.refusal()) {
+      return nullptr;
+    }
+    const bool runs_backward = tracer.runs_backward();
+    std::vector<size_t> marked = states.marked();
+    std::shared_ptr<JointPlans> plans = record_backward(tracer, arguments);
+    if (plans != nullptr) {
+      plans->marked = std::move(marked);
+      plans->runs_backward = runs_backward;
+    }
+    return plans;
   } catch (const std::exception& error) {
     // The call itself has succeeded. If the caller asks for gradients, backward raises this again.
     tracer.refuse(std::string("it raises while it is recorded: ") + error.what());
@@ -287,7 +366,8 @@ std::shared_ptr<JointTrace> JointTrace::refused(const c10::intrusive_ptr<c10::iv
 
 std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                                  const CallArguments& arguments, const SizePattern& pattern, bool may_write,
-                                                 RunMethod run_method, const std::string& name, const Options& options) {
+                                                 const std::vector<size_t>& marked, RunMethod run_method,
+                                                 const std::string& name, const Options& options) {
   // A program that waits for compiles wants the same plans in each of its runs.
   const bool is_tried = options.compile() != CompileMode::kBlocking;
   std::shared_ptr<JointTrace> trace(new JointTrace(module, arguments, is_tried));
@@ -296,21 +376,28 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
   trace->guards = sizes;
   std::vector<at::Tensor> writable;
   if (may_write) {
-    writable = trace->state_.tensors();
+    writable = tensors_in(c10::IValue(module));
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
   }
   const UndoneWrites undone(writable);
   Tracer tracer(sizes);
   tracer.allow_reads();
+  tracer.allow_marks();
+  tracer.detach_without_gradients(true);
   torch::jit::Stack call = {module};
   for (c10::IValue& value : add_arguments(tracer, arguments, pattern, sizes)) {
     call.push_back(std::move(value));
+  }
+  const std::vector<at::Tensor> traced = tensors_in(std::vector<c10::IValue>(call.begin() + 1, call.end()));
+  for (const size_t number : marked) {
+    traced[number].set_requires_grad(false);
   }
   auto plans = trace->run_recorded(std::move(call), run_method, tracer);
   if (hand_back_values(*module) || !trace->state_.holds()) {
     tracer.refuse("a call changes an attribute of the module");
   }
-  tracer.refuse_captured(trace->state_.tensors());
+  refuse_gradients_of_others(tensors_in(c10::IValue(module)), tracer);
+  tracer.refuse_captured(tensors_in(c10::IValue(module)));
   const at::Tensor placeholder = at::empty({0});
   trace->result_ = with_each_tensor(trace->result_, [&](const at::Tensor&) { return placeholder; });
   if (trace->captured_.share_memory_with(arguments.tensors)) {
@@ -339,9 +426,15 @@ void JointTrace::compile(Tracer& tracer, const CallArguments& arguments, std::sh
   plans->saved_results = std::move(parts.saved_outputs);
   plans->reaches = std::move(parts.reaches);
   plans->shares = std::move(parts.shares);
+  if (!plans->why_no_backward.empty()) {
+    plans->reaches.assign(plans->differentiable_results.size(),
+                          std::vector<bool>(plans->differentiable_tensors.size(), true));
+  }
   plans->groups = groups_of(*plans);
   note_effects(*parts.forward, symbols, *plans);
-  if (const char* reason = why_not_repeated(*plans, arguments.tensors.size())) {
+  std::vector<at::Tensor> given = arguments.tensors;
+  given.insert(given.end(), captured_.tensors().begin(), captured_.tensors().end());
+  if (const char* reason = why_not_repeated(*plans, given, arguments.tensors.size())) {
     refusal = reason;
     return;
   }
@@ -355,8 +448,12 @@ void JointTrace::compile(Tracer& tracer, const CallArguments& arguments, std::sh
     return;
   }
   const CapturedSizes sizes = guards != nullptr ? CapturedSizes::of(*guards) : CapturedSizes();
+  remove_detaches(*parts.forward);
+  remove_detaches(*parts.backward);
   plans->forward = TracedGraph::make(std::move(parts.forward), plans->name + " (recorded)", options, sizes);
-  plans->backward = TracedGraph::make(std::move(parts.backward), plans->name + " (recorded backward)", options, sizes);
+  if (!plans->differentiable_results.empty() && plans->why_no_backward.empty()) {
+    plans->backward = TracedGraph::make(std::move(parts.backward), plans->name + " (recorded backward)", options, sizes);
+  }
   plans_ = std::move(plans);
 }
 

@@ -88,10 +88,12 @@ class JointTrace final : public PlanEntry {
 
   // Runs a call with its backward on copies of the arguments, which have no history, and records both. What the call writes
   // and draws is undone. Returns the trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes.
-  // `may_write`: the method may write attributes or arguments.
+  // `may_write`: the method may write attributes or arguments. `marked`: the arguments that the call has had require a
+  // gradient, which they did not before.
   static std::shared_ptr<JointTrace> rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                               const CallArguments& arguments, const SizePattern& pattern, bool may_write,
-                                              RunMethod run_method, const std::string& name, const Options& options);
+                                              const std::vector<size_t>& marked, RunMethod run_method,
+                                              const std::string& name, const Options& options);
   // Returns a trace for calls that have no recording.
   static std::shared_ptr<JointTrace> refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                              const CallArguments& arguments, std::string reason);
@@ -99,6 +101,8 @@ class JointTrace final : public PlanEntry {
   // Returns whether the trace is of such a call. Requires that the tensors among the arguments have the structure of those
   // that were recorded, and sizes of the pattern.
   bool holds(const CallArguments& arguments) const;
+  // Returns whether hooks would see gradients that the call computes by a backward of its own.
+  bool has_hooks_within(const CallArguments& arguments) const;
   bool is_ready() const override { return plans_ != nullptr && plans_->is_ready() && !reads_others(); }
   void wait_for_compile() const override;
   void explain(std::vector<Explanation>& plans) const;

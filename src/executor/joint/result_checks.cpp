@@ -72,6 +72,12 @@ const char* why_not_new(const std::vector<at::Tensor>& results, const std::vecto
     if (TraceTensor::of(result) == nullptr || storage == nullptr) {
       return "it returns a tensor that no operator has computed in the call";
     }
+    if (result.requires_grad() && result.is_leaf()) {
+      return "it has a result require a gradient";
+    }
+    if (result.retains_grad()) {
+      return "it retains the gradient of a result";
+    }
     // A plan hands out memory of its own for each result, without what lies between or below the elements of a view.
     if (!real_of(result).is_non_overlapping_and_dense()) {
       return "a result is a view whose elements have gaps or overlap";

@@ -1,3 +1,4 @@
+#include "base/call_watch.h"
 #include "ir/source.h"
 #include "ops/libtorch_workarounds.h"
 #include "plan/steps/call_step.h"
@@ -8,11 +9,10 @@
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
+#include <algorithm>
 #include <array>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_set>
 
 namespace sconce {
 namespace {
@@ -26,7 +26,7 @@ void raise_exception(const Frame& frame) {
   throw ScriptError(frame.stack[0].toStringRef(), python_class, {});
 }
 
-// aten::warn: each place warns once, as in Python. LibTorch's interpreter implements it itself.
+// aten::warn: each place warns once in a run. LibTorch's interpreter implements it itself.
 class WarnStep final : public CallStep {
  public:
   WarnStep(const Node& node, Operands operands)
@@ -40,9 +40,13 @@ class WarnStep final : public CallStep {
     push_operands(frame);
     const std::string message = frame.stack[0].toStringRef();
     frame.stack.clear();
-    if (id_ && !is_first(*id_)) {
-      return;
+    if (id_) {
+      if (std::ranges::find(frame.warned, *id_) != frame.warned.end()) {
+        return;
+      }
+      frame.warned.push_back(*id_);
     }
+    CallWatch::note("warns");
     const torch::jit::SourceRange* range = location_ ? location_->range() : nullptr;
     const auto place = range != nullptr && range->source() ? range->file_line_col() : std::nullopt;
     const auto& [file, line, column] = place.value_or(std::make_tuple(std::string("<script>"), size_t{0}, size_t{0}));
@@ -50,14 +54,6 @@ class WarnStep final : public CallStep {
   }
 
  private:
-  // The frontend numbers places per process, so the number outlives this plan.
-  static bool is_first(int64_t id) {
-    static std::mutex mutex;
-    static std::unordered_set<int64_t> warned;
-    const std::lock_guard<std::mutex> lock(mutex);
-    return warned.insert(id).second;
-  }
-
   std::optional<int64_t> id_;
   SourceLocationPtr location_;
 };

@@ -1,3 +1,4 @@
+#include "base/call_watch.h"
 #include "ir/refusal.h"
 #include "plan/callees.h"
 #include "plan/fork_pool.h"
@@ -194,6 +195,9 @@ void call(const Callee& callee, torch::jit::Stack& stack) {
   if (callee.program != nullptr) {
     callee.program->run(stack);
   } else {
+    if (CallWatch::is_on()) {
+      CallWatch::note("calls " + callee.function->qualname().qualifiedName() + ", a method of a custom class");
+    }
     callee.function->run(stack);
   }
 }

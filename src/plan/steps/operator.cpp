@@ -1,5 +1,6 @@
 #include "analysis/effects.h"
 #include "analysis/memory/escapes.h"
+#include "base/call_watch.h"
 #include "base/plain_keys.h"
 #include "ir/refusal.h"
 #include "ir/schema_match.h"
@@ -168,8 +169,14 @@ Expected<StepPtr> make_operator_step(const Node& node, Operands operands, Regist
   if (op.registered == nullptr || !op.registered->hasOperation()) {
     return refusal_of(node, std::string("the operator ") + node.kind().toQualString() + " cannot be called on its own");
   }
-  const auto run = [operation = op.registered->getOperation(),
+  // Prints, saves and the like, of which no recording knows.
+  const Effects effects = effects_of(node);
+  const char* what = effects.external || effects.state ? node.kind().toQualString() : nullptr;
+  const auto run = [what, operation = op.registered->getOperation(),
                     is_vararg = node.schema()->is_vararg()](Frame& frame) mutable {
+    if (what != nullptr && CallWatch::is_on()) {
+      CallWatch::note(std::string("calls ") + what);
+    }
     if (is_vararg) {
       frame.stack.emplace_back(static_cast<int64_t>(frame.stack.size()));
     }

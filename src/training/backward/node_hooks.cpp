@@ -106,7 +106,7 @@ bool history_has_hooks(const variable_list& tensors, const std::vector<torch::au
 }
 
 bool has_tensor_hooks(torch::autograd::Node& node) {
-  return are_called(node.tensor_pre_hooks()) || !node.retains_grad_hooks().empty();
+  return count_hooks(node.tensor_pre_hooks()) != 0 || !node.retains_grad_hooks().empty();
 }
 bool has_hooks_before(torch::autograd::Node& node) { return has_tensor_hooks(node) || !node.pre_hooks().empty(); }
 bool has_hooks_after(torch::autograd::Node& node) { return !node.post_hooks().empty(); }

@@ -212,8 +212,8 @@ void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, b
     }
     graph.copy_nodes(source.body(), next[i], values);
   }
-  while (graph.outputs().size() > 1) {
-    graph.body().remove_return(1);
+  while (graph.outputs().size() > updates.kept) {
+    graph.body().remove_return(updates.kept);
   }
 }
 

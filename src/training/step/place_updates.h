@@ -45,12 +45,13 @@ struct StepUpdates {
   std::vector<Group> groups;
   std::vector<OfParameter> parameters;
   Clipping clipping;  // with a norm, the last output is the factor of the gradients
+  size_t kept = 1;    // how many outputs stay: the loss, and others after it
 };
 
-// Puts the updates into the graph, whose only output is then the first one. Requires that no other input shares memory with
-// a parameter or a state. `has_kernels`: an update is a kernel node where kernels may compute it. `gathered_bytes`: updates
-// of so many bytes of gradients stand together, where the last of them may; a GPU runs them by one launch. 0: each stands
-// alone.
+// Puts the updates into the graph, whose only outputs are then those that stay. Requires that no other input shares memory
+// with a parameter or a state. `has_kernels`: an update is a kernel node where kernels may compute it. `gathered_bytes`:
+// updates of so many bytes of gradients stand together, where the last of them may; a GPU runs them by one launch. 0: each
+// stands alone.
 void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, bool is_exact, size_t gathered_bytes,
                    PassRunner& runner);
 

@@ -170,8 +170,8 @@ void StepUpdate::drop() {
   made_.clear();
 }
 
-StepUpdates StepUpdate::declare(Graph& graph, size_t first) const {
-  StepUpdates updates{&rule_, {}, {}, clipping_};
+StepUpdates StepUpdate::declare(Graph& graph, size_t first, size_t kept) const {
+  StepUpdates updates{&rule_, {}, {}, clipping_, kept};
   size_t next_state = graph.inputs().size();
   for (const at::Tensor& state : states_) {
     graph.add_input({}, c10::TensorType::get())->set_facts(facts_of(state));
@@ -187,7 +187,7 @@ StepUpdates StepUpdate::declare(Graph& graph, size_t first) const {
   for (size_t i = 0; i < updated_.size(); ++i) {
     const Update& update = updates_[updated_[i].group];
     updates.parameters.push_back(
-        {updated_[i].group, first + updated_[i].input, i + 1, next_state, next_number, updated_[i].param.nbytes()});
+        {updated_[i].group, first + updated_[i].input, i + kept, next_state, next_number, updated_[i].param.nbytes()});
     next_state += update.states.size();
     next_number += update.step_numbers.size();
   }

@@ -39,9 +39,9 @@ class StepUpdate {
   // Drops what `begin` has read.
   void drop();
 
-  // Adds inputs for states and numbers to the graph, whose outputs are the loss, the gradients that are defined and, for a
-  // norm, the factor. `first`: how many inputs of the graph come before the tensors.
-  StepUpdates declare(Graph& graph, size_t first) const;
+  // Adds inputs for states and numbers to the graph, whose outputs are `kept` ones that stay, the gradients that are defined
+  // and, for a norm, the factor. `first`: how many inputs of the graph come before the tensors.
+  StepUpdates declare(Graph& graph, size_t first, size_t kept) const;
   // Adds arguments for these inputs to those of the plan.
   void add_arguments(torch::jit::Stack& arguments, size_t first) const;
 

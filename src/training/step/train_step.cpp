@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
+#include "base/tensors_in.h"
 #include "ir/graph.h"
 #include "ir/memory_types.h"
 #include "shapes/metadata_mutations.h"
@@ -186,9 +187,14 @@ class TrainStep::Impl {
                       const TrainedParameters& parameters) {
     const AutocastScope autocast(options_.autocast(), parameters.tensors.front().device().type());
     const StepArguments arguments(inputs, targets);
-    const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
-    if (std::any_of(arguments.tensors.begin(), arguments.tensors.end(), requires_grad)) {
-      return run_eagerly(arguments, "an argument requires a gradient");
+    std::vector<at::Tensor> leaves = parameters.tensors;
+    for (const at::Tensor& argument : arguments.tensors) {
+      if (!argument.is_leaf()) {
+        return run_eagerly(arguments, "an argument has a history");
+      }
+      if (argument.requires_grad()) {
+        leaves.push_back(argument);
+      }
     }
     if (!why_never_) {
       why_never_ = why_arguments_may_change(module_.method("forward").graph());
@@ -196,7 +202,7 @@ class TrainStep::Impl {
     if (*why_never_ != nullptr) {
       return run_eagerly(arguments, *why_never_);
     }
-    if (const char* reason = why_not_now(parameters.tensors)) {
+    if (const char* reason = why_not_now(leaves)) {
       return run_eagerly(arguments, reason);
     }
     const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
@@ -215,16 +221,19 @@ class TrainStep::Impl {
       table_.insert(key, trace, holds);
     } else if (trace->is_ready()) {
       table_.count_run(*trace);
+      trace->mark(arguments);
       result = trace->run(arguments, found.symbols);
       if (result.is_updated) {
         ++updated_by_plan_;
         updates_by_plan_ += trace->updated_parameters();
-        return result;
       }
     } else {
       table_.count_eager(trace->why_no_plan());
       const CompiledBackward scope(backwards_);
       return run_operators(arguments);
+    }
+    for (auto& [number, gradient] : result.of_arguments) {
+      accumulate_mean(arguments.tensors[number], std::move(gradient));
     }
     for (size_t i = 0; i < result.gradients.size(); ++i) {
       if (result.gradients[i].defined()) {
@@ -239,7 +248,7 @@ class TrainStep::Impl {
                                           const SizePattern& pattern, StepResult& result) {
     const auto module = module_.script_module()._ivalue();
     const ModuleState before(module);
-    std::vector<at::Tensor> writable = before.tensors();
+    std::vector<at::Tensor> writable = tensors_in(c10::IValue(module));
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
     UndoneWrites undone(writable);
     try {

@@ -1,7 +1,9 @@
 #include "training/step/train_trace.h"
 
 #include "analysis/effects.h"
+#include "base/tensors_in.h"
 #include "trace/backward_on_this_thread.h"
+#include "trace/tensor_state.h"
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
 #include "training/backward/node_hooks.h"
@@ -30,6 +32,21 @@ at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm
   }
   const at::Tensor norm = norms.size() == 1 ? norms.front() : at::stack(norms).norm(2.0);
   return at::clamp(max_norm / (norm + 1e-6), std::nullopt, 1.0);
+}
+
+// Gives arguments and tensors of the module what the recorded call has done to those of the trace that stand for them.
+void hand_back_autograd(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& traced,
+                        const Module& module) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].is_leaf() && traced[i].is_leaf() && arguments[i].requires_grad() != traced[i].requires_grad()) {
+      arguments[i].set_requires_grad(traced[i].requires_grad());
+    }
+  }
+  for (const at::Tensor& tensor : tensors_in(c10::IValue(module.script_module()._ivalue()))) {
+    if (tensor.is_leaf() && tensor.grad().defined() && TraceTensor::of(tensor.grad()) != nullptr) {
+      tensor.mutable_grad() = real_of(tensor.grad()).detach();  // a backward in the script made it
+    }
+  }
 }
 
 }  // namespace
@@ -79,20 +96,33 @@ bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& 
          operands_key_.matches(arguments.tensors, own_operands());
 }
 
-// Eager training adds gradients to all leaves, also to those that no optimizer steps.
-void TrainTrace::add_other_leaves(const at::Tensor& loss) {
-  for_each_in_history({loss}, {}, [this](torch::autograd::Node& node) {
+// Eager training adds gradients to all leaves, also to those that no optimizer steps. Leaves that the call makes go with it.
+void TrainTrace::add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments) {
+  std::vector<bool> is_reached(arguments.size(), false);
+  for_each_in_history({loss}, {}, [&](torch::autograd::Node& node) {
     const auto* accumulation = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
+    if (accumulation == nullptr) {
+      return;
+    }
     const auto is_same = [&](const at::Tensor& leaf) { return leaf.is_same(accumulation->variable); };
-    if (accumulation != nullptr && std::none_of(leaves_.begin(), leaves_.end(), is_same)) {
+    if (const auto argument = std::ranges::find_if(arguments, is_same); argument != arguments.end()) {
+      is_reached[static_cast<size_t>(argument - arguments.begin())] = true;
+    } else if (TraceTensor::of(accumulation->variable) == nullptr && std::ranges::none_of(leaves_, is_same)) {
       leaves_.push_back(accumulation->variable);
     }
   });
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (is_reached[i]) {
+      arguments_.push_back(i);
+    }
+  }
 }
 
 void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss,
                               const std::vector<c10::IValue>& traced, std::optional<double> clip_norm, Tracer& tracer,
                               StepResult& result) {
+  const std::vector<at::Tensor> arguments = tensors_in(traced);
+  const TensorStates states(arguments, tensors_in(c10::IValue(module.script_module()._ivalue())));
   const BackwardOnThisThread on_this_thread;
   const TracingScope scope(tracer);
   const auto first_target = traced.begin() + static_cast<std::ptrdiff_t>(inputs_);
@@ -100,11 +130,26 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   if (history_has_hooks({value})) {
     tracer.refuse("the model or the loss function registers a hook on a tensor that it computes");
   }
-  add_other_leaves(value);
-  const std::vector<at::Tensor> gradients =
-      torch::autograd::grad({value}, leaves_, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+  if (std::string reason = states.refusal(); !reason.empty()) {
+    tracer.refuse(std::move(reason));
+  }
+  marked_ = states.marked();
+  add_other_leaves(value, arguments);
+  std::vector<at::Tensor> leaves = leaves_;
+  for (const size_t number : arguments_) {
+    leaves.push_back(arguments[number]);
+  }
+  std::vector<at::Tensor> gradients =
+      torch::autograd::grad({value}, leaves, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
   result.loss = real_of(value).detach();
   tracer.add_output(value.detach());
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    // Nothing that the plan writes afterwards is the caller's.
+    const at::Tensor gradient = gradients[leaves_.size() + i].clone();
+    result.of_arguments.emplace_back(arguments_[i], real_of(gradient));
+    tracer.add_output(gradient);
+  }
+  gradients.resize(leaves_.size());
   std::vector<at::Tensor> defined;
   for (size_t i = 0; i < gradients.size(); ++i) {
     result.gradients.push_back(gradients[i].defined() ? real_of(gradients[i]) : at::Tensor());
@@ -118,6 +163,12 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   }
   if (clip_norm && !defined.empty()) {
     tracer.add_output(clip_factor(defined, *clip_norm));
+  }
+}
+
+void TrainTrace::mark(const StepArguments& arguments) const {
+  for (const size_t number : marked_) {
+    arguments.tensors[number].requires_grad_();
   }
 }
 
@@ -140,10 +191,12 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   trace->pattern = pattern;
   trace->guards = sizes;
   Tracer tracer(sizes);
-  trace->run_recorded(module, loss, add_arguments(tracer, arguments, pattern, sizes),
-                      optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, tracer, result);
-  if (prints(module.method("forward").graph())) {
-    tracer.refuse("the module prints");
+  tracer.allow_marks();
+  const std::vector<c10::IValue> traced = add_arguments(tracer, arguments, pattern, sizes);
+  const auto hand_back = c10::make_scope_exit([&] { hand_back_autograd(arguments.tensors, tensors_in(traced), module); });
+  trace->run_recorded(module, loss, traced, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, tracer, result);
+  if (const char* reason = why_never_recorded(module.method("forward").graph())) {
+    tracer.refuse(reason);
   }
   const bool has_others = trace->leaves_.size() > trace->parameters_;
   if (!trace->state_.holds()) {
@@ -152,7 +205,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   if (hand_back_values(*module.script_module()._ivalue())) {
     tracer.refuse("the module keeps a tensor or a size that it has computed in an attribute");
   }
-  std::vector<at::Tensor> owned = trace->state_.tensors();
+  std::vector<at::Tensor> owned = tensors_in(c10::IValue(module.script_module()._ivalue()));
   owned.insert(owned.end(), parameters.tensors.begin(), parameters.tensors.end());
   tracer.refuse_captured(owned);
   trace->captured_ = tracer.captured();
@@ -170,11 +223,12 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     operands.insert(operands.end(), trace->captured_.begin(), trace->captured_.end());
     trace->update_ = StepUpdate::make(optimizer->optimizer, parameters, operands, result.gradients, optimizer->clipping);
   }
-  const size_t used = 1 + trace->gradients_.size();
+  const size_t kept = 1 + trace->arguments_.size();
+  const size_t used = kept + trace->gradients_.size();
   if (trace->update_ != nullptr) {
     const size_t gathered = parameters.tensors.front().is_cpu() ? 0 : kGatheredBytes;
-    complete = [updates = trace->update_->declare(*graph, tracer.symbols()), is_exact = module.options().exact(), gathered](
-                   Graph& whole, bool has_kernels, PassRunner& runner) {
+    complete = [updates = trace->update_->declare(*graph, tracer.symbols(), kept), is_exact = module.options().exact(),
+                gathered](Graph& whole, bool has_kernels, PassRunner& runner) {
       place_updates(whole, updates, has_kernels, is_exact, gathered, runner);
     };
   } else if (graph->outputs().size() > used) {
@@ -190,20 +244,26 @@ StepResult TrainTrace::run(const StepArguments& arguments, const std::vector<int
   stack.insert(stack.end(), arguments.tensors.begin(), arguments.tensors.end());
   stack.insert(stack.end(), captured_.begin(), captured_.end());
   StepResult result;
+  const auto take_results = [&] {
+    result.loss = std::move(stack.front()).toTensor();
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      result.of_arguments.emplace_back(arguments_[i], std::move(stack[i + 1]).toTensor());
+    }
+  };
   if (update_ != nullptr) {
     const auto drop_states = c10::make_scope_exit([this] { update_->drop(); });
     update_->add_arguments(stack, symbols.size());
     plan_->run(stack);
     update_->end();
     result.is_updated = true;
-    result.loss = std::move(stack.front()).toTensor();
+    take_results();
     return result;
   }
   plan_->run(stack);
-  result.loss = std::move(stack.front()).toTensor();
+  take_results();
   result.gradients.resize(leaves_.size());
   for (size_t i = 0; i < gradients_.size(); ++i) {
-    result.gradients[gradients_[i]] = std::move(stack[i + 1]).toTensor();
+    result.gradients[gradients_[i]] = std::move(stack[i + 1 + arguments_.size()]).toTensor();
   }
   return result;
 }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace sconce {
@@ -32,6 +33,7 @@ struct StepArguments : CallArguments {
 struct StepResult {
   at::Tensor loss;                    // without history
   std::vector<at::Tensor> gradients;  // per leaf; undefined where none flows. None if the parameters are updated
+  std::vector<std::pair<size_t, at::Tensor>> of_arguments;  // gradients of arguments that require one, by number
   bool is_updated = false;
 };
 
@@ -63,6 +65,8 @@ class TrainTrace final : public PlanEntry {
   std::string why_no_plan() const { return plan_ == nullptr ? refusal : plan_->why_no_plan(); }
   void explain(std::vector<Explanation>& plans) const;
   void wait_for_compile() const override;
+  // Has those arguments of a call require a gradient that the recorded call had.
+  void mark(const StepArguments& arguments) const;
   // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern.
   StepResult run(const StepArguments& arguments, const std::vector<int64_t>& symbols);
   // Returns what gradients flow to: the parameters, and after them other leaves, which the optimizer does not know.
@@ -72,7 +76,8 @@ class TrainTrace final : public PlanEntry {
 
  private:
   TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
-  void add_other_leaves(const at::Tensor& loss);
+  // Adds the leaves that the loss depends on besides the parameters. `arguments`: tensors of the trace.
+  void add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments);
   // Runs forward, loss and backward in the tracer's scope, and adds the outputs of its graph. With a norm, the last output
   // is the factor that clips the gradients.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
@@ -87,7 +92,9 @@ class TrainTrace final : public PlanEntry {
   const size_t parameters_;           // how many leaves are the optimizer's
   std::vector<at::Tensor> captured_;  // parameters, buffers, and tensors of the loss function
   OperandsKey operands_key_;
-  std::vector<size_t> gradients_;       // per output of the recorded graph after the loss: the leaf
+  std::vector<size_t> marked_;          // arguments that a call has require a gradient
+  std::vector<size_t> arguments_;       // arguments that gradients flow to: the outputs of the recorded graph after the loss
+  std::vector<size_t> gradients_;       // per output after these: the leaf
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
   std::shared_ptr<TracedGraph> plan_;
 };

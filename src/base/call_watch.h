@@ -1,0 +1,56 @@
+// CallWatch: what a call does besides computing, as far as no operator of LibTorch does it.
+#pragma once
+
+#include <c10/core/DispatchKey.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+namespace sconce {
+
+// While a thread includes this key, each operator that it calls, composed ones too, is seen above autograd before it runs
+// (trace/tracer.cpp). Plans do not depend on it.
+constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
+
+// While one lives, it sees what its thread does that a recording of operators would lose: calls of methods of custom
+// classes and of operators of libraries, prints, saves, warnings. Those who do such a thing say so by `note`. Watches nest:
+// each sees what the inner ones see. Warnings still reach the program's handler.
+class CallWatch {
+ public:
+  CallWatch();
+  ~CallWatch();
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+
+  // Tells the watches of this thread. `what` completes "a call …": "prints".
+  static void note(const std::string& what);
+  // Tells the watches of all threads: on whose behalf this thread works is not known.
+  static void note_for_all(const std::string& what);
+  static bool is_on();
+
+  // Returns what was seen first, as a reason: "it prints". Empty if nothing was.
+  std::string seen() const;
+  // Returns whether the call warned. A warning may be one that is given once in a process.
+  bool has_warned() const { return warnings_.has_warned; }
+
+ private:
+  class Warnings final : public c10::WarningHandler {
+   public:
+    void process(const c10::Warning& warning) override;
+    c10::WarningHandler* outer = nullptr;
+    bool has_warned = false;
+  };
+
+  void see(const std::string& what);
+
+  CallWatch* const outer_;
+  const c10::impl::IncludeDispatchKeyGuard include_{kWatchKey};
+  Warnings warnings_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::string seen_;
+};
+
+}  // namespace sconce

@@ -1,0 +1,32 @@
+#include "ops/foreign.h"
+
+#include <ATen/core/alias_info.h>
+#include <ATen/core/enum_tag.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace sconce {
+namespace {
+
+// Namespaces of LibTorch whose operators compute. Those of its profiler and of collectives do more.
+constexpr std::array<std::string_view, 13> kComputing = {
+    "aten",   "prim",      "prims",        "_quantized", "inductor", "mkl", "mkldnn", "mkldnn_prepacked",
+    "onednn", "prepacked", "quantization", "quantized",  "sparse"};
+
+}  // namespace
+
+bool may_do_more_than_compute(const c10::OperatorHandle& op) {
+  const std::string_view name = op.operator_name().name;
+  const std::string_view of = name.substr(0, name.find(':'));
+  if (std::ranges::find(kComputing, of) != kComputing.end()) {
+    return false;
+  }
+  const c10::FunctionSchema& schema = op.schema();
+  const bool is_function =
+      !schema.isDefaultAliasAnalysisKind() && schema.aliasAnalysis() == c10::AliasAnalysisKind::PURE_FUNCTION;
+  return !is_function && !op.hasTag(at::Tag::pt2_compliant_tag);
+}
+
+}  // namespace sconce

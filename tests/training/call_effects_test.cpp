@@ -1,0 +1,436 @@
+// What a call does besides computing: marks on arguments and attributes, gradients and histories that the script makes,
+// operators and classes of libraries, warnings. Each call has LibTorch's effects, recorded or not.
+#include "base/tensors_in.h"
+#include "tests/training/recorded_pair.h"
+
+#include <sconce/train_step.h>
+
+#include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
+#include <torch/optim/sgd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace sconce::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+int64_t ticks = 0;
+double scale_of_library = 1;
+struct Counter : torch::CustomClassHolder {
+  int64_t count = 0;
+  int64_t next() { return ++count; }
+};
+
+// `tick` and `scaled` are composed of LibTorch's operators; `counted` has a kernel for the CPU.
+TORCH_LIBRARY(call_effects, library) {
+  library.def("tick", [](const at::Tensor&) { ++ticks; });
+  library.def("scaled", [](const at::Tensor& x) { return x * scale_of_library; });
+  library.def("doubled(Tensor x) -> Tensor", [](const at::Tensor& x) { return x * 2; }, {at::Tag::pt2_compliant_tag});
+  library.def("counted(Tensor x) -> Tensor");
+  library.class_<Counter>("Counter").def(torch::init<>()).def("next", &Counter::next);
+}
+TORCH_LIBRARY_IMPL(call_effects, CPU, library) {
+  library.impl("counted", [](const at::Tensor& x) {
+    ++ticks;
+    return x * 1;
+  });
+}
+
+// What autograd and the program see of a tensor.
+void expect_equal_state(const at::Tensor& ours, const at::Tensor& theirs, const std::string& where) {
+  EXPECT_EQ(ours.requires_grad(), theirs.requires_grad()) << where;
+  EXPECT_EQ(ours.is_leaf(), theirs.is_leaf()) << where;
+  EXPECT_EQ(ours.retains_grad(), theirs.retains_grad()) << where;
+  EXPECT_EQ(ours.sizes(), theirs.sizes()) << where;
+  EXPECT_EQ(ours.strides(), theirs.strides()) << where;
+  EXPECT_TRUE(at::allclose(ours, theirs, 1e-4, 1e-6)) << where;
+  if (ours.is_leaf() || ours.retains_grad()) {
+    ASSERT_EQ(ours.grad().defined(), theirs.grad().defined()) << where;
+    if (ours.grad().defined()) {
+      EXPECT_TRUE(at::allclose(ours.grad(), theirs.grad(), 1e-4, 1e-5)) << where << ": gradient";
+    }
+  }
+}
+
+constexpr int kCalls = 10;
+
+using After = std::function<void(const c10::IValue& result, const std::vector<at::Tensor>& arguments)>;
+void run_backward(const c10::IValue& result, const std::vector<at::Tensor>& /*arguments*/) {
+  std::vector<at::Tensor> losses;
+  for (const at::Tensor& tensor : tensors_in(result)) {
+    if (tensor.requires_grad()) {
+      losses.push_back(tensor.pow(2).sum());
+    }
+  }
+  for (size_t i = 0; i < losses.size(); ++i) {
+    losses[i].backward({}, /*retain_graph=*/i + 1 < losses.size());
+  }
+}
+
+// Calls both with new arguments of the sizes, in a container if `wrap` puts them there.
+void expect_equal_effects(
+    RecordedPair& pair, const After& after = run_backward,
+    const std::function<c10::IValue(const at::Tensor&)>& wrap = [](const at::Tensor& x) { return x; },
+    bool requires_grad = false) {
+  for (int call = 0; call < kCalls; ++call) {
+    const std::string where = "call " + std::to_string(call);
+    at::manual_seed(call);
+    const at::Tensor x = at::randn({5, 8});
+    const std::vector<at::Tensor> ours = {x.clone().set_requires_grad(requires_grad)};
+    const std::vector<at::Tensor> theirs = {x.clone().set_requires_grad(requires_grad)};
+    at::manual_seed(call);
+    const c10::IValue our_result = pair.ours({wrap(ours[0])});
+    after(our_result, ours);
+    at::manual_seed(call);
+    const c10::IValue their_result = pair.theirs({wrap(theirs[0])});
+    after(their_result, theirs);
+    expect_equal_state(ours[0], theirs[0], where + ": the argument");
+    const auto our_results = tensors_in(our_result);
+    const auto their_results = tensors_in(their_result);
+    ASSERT_EQ(our_results.size(), their_results.size());
+    for (size_t i = 0; i < our_results.size(); ++i) {
+      expect_equal_state(our_results[i], their_results[i], where + ": result " + std::to_string(i));
+      EXPECT_EQ(our_results[i].is_same(ours[0]), their_results[i].is_same(theirs[0])) << where;
+    }
+    pair.expect_equal_gradients();
+  }
+}
+
+const std::string kLayer = "    h = torch.tanh(torch.cummax(torch.linear(x, self.a_weight), 1)[0])\n";
+std::string script(const std::string& body, const std::string& type = "Tensor") {
+  return "def forward(self, x: " + type + "):\n" + body;
+}
+
+// ---- marks ----------------------------------------------------------------------------------------------------------
+
+TEST(CallEffects, MarkArguments) {
+  for (const char* result : {"h.sum()", "h, x", "(x * 2).sum() + h.sum()"}) {
+    RecordedPair pair(script("    x.requires_grad_(True)\n" + kLayer + "    return " + result + "\n"));
+    expect_equal_effects(pair);
+    EXPECT_GE(pair.recorded().by_plan, 4U) << result;
+  }
+}
+
+TEST(CallEffects, MarkElementsOfContainers) {
+  RecordedPair list(script("    y = x[0]\n    y.requires_grad_()\n    return torch.linear(y, self.a_weight).cummax(1)[0]\n",
+                           "List[Tensor]"));
+  expect_equal_effects(list, run_backward, [](const at::Tensor& x) { return c10::List<at::Tensor>({x}); });
+  RecordedPair dict(
+      script("    y = x['a']\n    y.requires_grad_()\n    return torch.linear(y, self.a_weight).cummax(1)[0]\n",
+             "Dict[str, Tensor]"));
+  expect_equal_effects(dict, run_backward, [](const at::Tensor& x) {
+    c10::Dict<std::string, at::Tensor> values;
+    values.insert("a", x);
+    return values;
+  });
+}
+
+TEST(CallEffects, TakeMarksAway) {
+  for (const char* mark : {"x.requires_grad_(False)", "x.detach_()"}) {
+    RecordedPair pair(script("    y = x * 2\n    " + std::string(mark) + "\n" + kLayer + "    return h, y\n"));
+    expect_equal_effects(pair, run_backward, [](const at::Tensor& x) { return x; }, /*requires_grad=*/true);
+  }
+}
+
+TEST(CallEffects, RetainGradients) {
+  RecordedPair pair(script("    x.requires_grad_()\n" + kLayer + "    h.retain_grad()\n    return h, h * 2\n"));
+  expect_equal_effects(pair);
+}
+
+TEST(CallEffects, MakeResultsLeaves) {
+  RecordedPair pair(script(kLayer + "    k = h.detach()\n    k.requires_grad_(True)\n    return h, k * 2, k\n"));
+  expect_equal_effects(pair);
+}
+
+TEST(CallEffects, MarkAttributes) {
+  RecordedPair pair(script("    self.mean.requires_grad_(True)\n" + kLayer + "    return h * (self.mean + 1)\n"), true);
+  for (int round = 0; round < 3; ++round) {
+    expect_equal_effects(pair);
+    for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+      const at::Tensor mean = module->attr("mean").toTensor();
+      EXPECT_TRUE(mean.requires_grad());
+      mean.set_requires_grad(false);
+    }
+  }
+}
+
+// ---- gradients within a call ---------------------------------------------------------------------------------------------
+
+TEST(CallEffects, AccumulateGradients) {
+  RecordedPair pair(script(kLayer + "    h.sum().backward()\n    return torch.tanh(torch.linear(x, self.a_weight)) * 2\n"));
+  expect_equal_effects(pair);
+}
+
+TEST(CallEffects, CallHooksOfGradientsWithin) {
+  RecordedPair pair(script(kLayer + R"(
+    gradient = torch.autograd.grad([h.sum()], [self.a_weight], create_graph=True)[0]
+    assert gradient is not None
+    return h.sum() + gradient.pow(2).sum()
+)"));
+  expect_equal_effects(pair);
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+  int calls = 0;
+  for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+    module->attr("a_weight").toTensor().register_hook([&calls](const at::Tensor& gradient) {
+      ++calls;
+      return gradient * 2;
+    });
+  }
+  expect_equal_effects(pair);
+  EXPECT_EQ(calls, 4 * kCalls);
+}
+
+const char* const kForces = R"(
+    x.requires_grad_(True)
+    energy = torch.tanh(torch.linear(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), self.b_weight)).sum()
+    gradient = torch.autograd.grad([energy], [x], create_graph=CREATE)[0]
+    assert gradient is not None
+    return energy, -gradient
+)";
+
+std::string forces(bool create_graph) {
+  std::string text = kForces;
+  return script(text.replace(text.find("CREATE"), 6, create_graph ? "True" : "False"));
+}
+
+TEST(CallEffects, ComputeForces) {
+  for (const bool create_graph : {true, false}) {
+    RecordedPair pair(forces(create_graph));
+    // Without `create_graph`, the graph of the energy is freed, and its backward raises.
+    expect_equal_effects(pair, [&](const c10::IValue& result, const std::vector<at::Tensor>& arguments) {
+      const at::Tensor energy = result.toTupleRef().elements()[0].toTensor();
+      EXPECT_TRUE(energy.requires_grad());
+      if (create_graph) {
+        run_backward(result, arguments);
+      } else {
+        EXPECT_THAT([&] { energy.backward(); },
+                    ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second time")));
+        EXPECT_THAT([&] { torch::autograd::grad({energy}, {arguments[0]}); },
+                    ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second time")));
+      }
+    });
+    EXPECT_GE(pair.recorded().by_plan, 4U) << create_graph;
+    // Neither parameters nor arguments require a gradient: the script alone asks for one.
+    RecordedPair frozen(forces(create_graph));
+    for (torch::jit::Module* module : {&frozen.our_module(), &frozen.their_module()}) {
+      for (const at::Tensor& parameter : module->parameters()) {
+        parameter.set_requires_grad(false);
+      }
+    }
+    expect_equal_effects(frozen, [](const c10::IValue&, const std::vector<at::Tensor>&) {});
+    EXPECT_GE(frozen.recorded().by_plan, 4U) << create_graph;
+  }
+}
+
+TEST(CallEffects, MarkIntermediates) {
+  RecordedPair pair(script(R"(
+    strain = torch.zeros(8, 8)
+    strain.requires_grad_(True)
+    y = torch.matmul(x, strain + torch.eye(8))
+    energy = torch.tanh(torch.linear(y, self.a_weight)).sum()
+    stress = torch.autograd.grad([energy], [strain], create_graph=True)[0]
+    assert stress is not None
+    return energy, stress
+)"));
+  expect_equal_effects(pair);
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+  expect_equal_effects(pair, [&](const c10::IValue& result, const std::vector<at::Tensor>&) {
+    const at::Tensor stress = result.toTupleRef().elements()[1].toTensor();
+    stress.pow(2).sum().backward();
+  });
+}
+
+// ---- gradients of gradients of what ran without
+// ----------------------------------------------------------------------------
+
+void differentiate_twice(RecordedPair& pair, const c10::IValue& result) {
+  for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+    const at::Tensor weight = module->attr("a_weight").toTensor();
+    const auto first = torch::autograd::grad({result.toTensor().pow(2).sum()}, {weight}, {}, true, /*create_graph=*/true,
+                                             /*allow_unused=*/true);
+    if (first[0].defined()) {
+      first[0].pow(2).sum().backward();
+    }
+  }
+}
+
+TEST(CallEffects, KeepGradModesInBackwardOfBackward) {
+  for (const char* body : {
+           "    torch.set_grad_enabled(False)\n    self.mean.mul_(0.5).add_(h.mean(0))\n"
+           "    torch.set_grad_enabled(True)\n    return h - self.mean\n",
+           "    torch.set_grad_enabled(False)\n    m = h * 2\n    torch.set_grad_enabled(True)\n    return h * m\n",
+           "    k = h + 1\n    torch.set_grad_enabled(False)\n    k.mul_(0.5)\n    torch.set_grad_enabled(True)\n    return "
+           "k\n",
+           "    g = torch.autograd.grad([h.sum()], [self.a_weight], retain_graph=True)[0]\n"
+           "    assert g is not None\n    return h.sum() * g.sum()\n",
+       }) {
+    SCOPED_TRACE(body);
+    RecordedPair pair(script(kLayer + body), true);
+    expect_equal_effects(
+        pair, [&](const c10::IValue& result, const std::vector<at::Tensor>&) { differentiate_twice(pair, result); });
+  }
+}
+
+TEST(CallEffects, ReadWhatDataWritesInBackwardOfBackward) {
+  RecordedPair pair(script(kLayer + "    self.a_weight.data.mul_(0.99)\n    return h * 2\n"));
+  expect_equal_effects(
+      pair, [&](const c10::IValue& result, const std::vector<at::Tensor>&) { differentiate_twice(pair, result); });
+}
+
+TEST(CallEffects, WriteBuffersThatBackwardReads) {
+  RecordedPair pair(script(kLayer + "    self.var.add_(1)\n    return h * self.var\n"), true);
+  expect_equal_effects(pair);
+}
+
+// ---- what is no operator of LibTorch
+// -----------------------------------------------------------------------------------------
+
+// Expects each call of `forward`, and each step, to count as LibTorch's does.
+void expect_ticks(const std::string& source, const std::function<double()>& count, double least = 1,
+                  const std::function<void(torch::jit::Module&)>& prepare = {}) {
+  torch::jit::Module plain = two_layers(source, false, prepare);
+  torch::jit::setGraphExecutorOptimize(false);
+  const double start = count();
+  plain.forward({at::randn({5, 8})});
+  const double per_call = count() - start;
+  torch::jit::setGraphExecutorOptimize(true);
+  EXPECT_GE(per_call, least) << source;
+  for (const bool by_steps : {false, true}) {
+    for (const CompileMode mode : {CompileMode::kBlocking, CompileMode::kBackground}) {
+      torch::jit::Module script_module = two_layers(source, false, prepare);
+      const Module module = accelerate(script_module, Options().compile(mode));
+      torch::optim::SGD optimizer(module.parameters(), 1e-3);
+      TrainStep step(
+          module, [](const at::Tensor& y, const at::Tensor& target) { return (y - target).pow(2).mean(); }, optimizer);
+      const double before = count();
+      for (int call = 0; call < kCalls; ++call) {
+        const at::Tensor x = at::randn({5, 8});
+        if (by_steps) {
+          step({x}, {at::zeros({})});
+          step.wait_for_compiles();
+        } else {
+          module.forward({x}).toTensor().sum().backward();
+          module.method("forward").wait_for_compiles();
+        }
+      }
+      EXPECT_EQ(count() - before, per_call * kCalls) << by_steps << source;
+    }
+  }
+}
+
+TEST(CallEffects, CallOperatorsOfLibrariesAsOftenAsTheScript) {
+  const auto count = [] { return static_cast<double>(ticks); };
+  expect_ticks(script("    call_effects.tick(x)\n" + kLayer + "    return h\n"), count);
+  expect_ticks(script(kLayer + "    call_effects.tick(h)\n    return h\n"), count);
+  expect_ticks(script("    y = call_effects.counted(x)\n    z = call_effects.counted(x)\n" + kLayer +
+                      "    return h + y.sum() + z.sum()\n"),
+               count, 2);
+  expect_ticks(script(kLayer + "    for i in range(3):\n        h = call_effects.counted(h.detach()) + h\n    return h\n"),
+               count, 3);
+}
+
+TEST(CallEffects, ReadSettingsOfLibraries) {
+  for (const bool of_argument : {true, false}) {
+    RecordedPair pair(script(kLayer + "    return h + call_effects.scaled(" + (of_argument ? "x.sum()" : "h") + ")\n"));
+    int calls = 0;
+    expect_equal_effects(pair, run_backward, [&](const at::Tensor& x) {
+      scale_of_library = 1 + calls++ / 2 % 7 * 0.25;  // the same for both
+      return x;
+    });
+    scale_of_library = 1;
+  }
+}
+
+TEST(CallEffects, RecordOperatorsThatTheirLibraryCallsPure) {
+  RecordedPair pair(script(kLayer + "    return call_effects.doubled(h)\n"));
+  expect_equal_effects(pair);
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
+TEST(CallEffects, CallMethodsOfCustomClasses) {
+  const auto counter = c10::make_intrusive<Counter>();
+  const auto add_counter = [&](torch::jit::Module& module) {
+    module.register_attribute("counter", c10::IValue(counter).type(), counter);
+  };
+  expect_ticks(
+      script("    n = self.counter.next()\n" + kLayer + "    return h * n\n"),
+      [&] { return static_cast<double>(counter->count); }, 1, add_counter);
+}
+
+// Counts what reaches the program's handler.
+class CountingWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& /*warning*/) override { ++count; }
+  int count = 0;
+};
+
+TEST(CallEffects, WarnInEachCall) {
+  CountingWarnings warnings;
+  const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
+  expect_ticks(script("    torch.warn('careful')\n" + kLayer + "    return h\n"),
+               [&] { return static_cast<double>(warnings.count); });
+}
+
+TEST(CallEffects, ShowScopesToObserversOnce) {
+  static int scopes = 0;
+  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+    scopes += std::string(function.name()) == "part of the model" ? 1 : 0;
+    return std::unique_ptr<at::ObserverContext>();
+  }));
+  expect_ticks(script("    r = profiler._record_function_enter_new('part of the model')\n" + kLayer +
+                      "    profiler._record_function_exit(r)\n    return h\n"),
+               [] { return static_cast<double>(scopes); });
+  at::removeCallback(handle);
+}
+
+// ---- steps ---------------------------------------------------------------------------------------------------------------
+
+const char* const kForcesAlone = R"(
+def forward(self, x):
+    MARK
+    energy = torch.tanh(torch.linear(torch.tanh(torch.linear(x, self.a_weight, self.a_bias)), self.b_weight)).sum()
+    gradient = torch.autograd.grad([energy], [x], create_graph=True)[0]
+    assert gradient is not None
+    return -gradient
+)";
+
+TEST(CallEffects, TrainOnForcesOfAnySize) {
+  for (const bool script_marks : {true, false}) {
+    std::string source = kForcesAlone;
+    source.replace(source.find("MARK"), 4, script_marks ? "x.requires_grad_(True)" : "pass");
+    TwoTrainings both(two_layers(source), sgd);
+    for (const int64_t atoms : {5, 5, 6, 6, 7, 8, 5, 9, 6, 7, 7, 12, 6, 5}) {
+      at::manual_seed(atoms);
+      const at::Tensor x = at::randn({atoms, 8}).set_requires_grad(!script_marks);
+      const at::Tensor their_x = x.detach().clone().set_requires_grad(!script_marks);
+      both.train_on(x, their_x, at::randn({atoms, 8}), 1);
+      expect_equal_state(x, their_x, std::to_string(atoms) + " atoms");
+      both.step().wait_for_compiles();
+    }
+    EXPECT_GE(both.step().explain().updated_by_plan, 6U) << script_marks;
+  }
+}
+
+TEST(CallEffects, MarkTargets) {
+  TwoTrainings both(two_layers(script(kLayer + "    return h\n")), sgd, {},
+                    [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target.requires_grad_()); });
+  for (const int64_t rows : {4, 4, 6, 6, 8, 5, 4}) {
+    both.train(rows, 1);
+    both.step().wait_for_compiles();
+  }
+  EXPECT_GE(both.step().explain().updated_by_plan, 3U);
+}
+
+}  // namespace
+}  // namespace sconce::testing
