@@ -62,10 +62,8 @@ class Options {
   Options& pack_weights(bool on) { return set(pack_weights_, on); }
   bool pack_weights() const { return pack_weights_; }
 
-  // Lets the weights of a frozen module leave memory once they are packed; on by default. They come back from the model's
-  // file, or a temporary file for those that were computed from it, if a run reads them or the program asks for the module.
-  // Whoever replaces the model's file while the module is in use must rename another file to its name, and not write over
-  // it: the system kills a process that reads what is gone. docs/freezing.md has the details.
+  // Lets the weights of a frozen module leave memory once they are packed; on by default. They come back from temporary
+  // files if a run reads them or the program asks for the module. docs/freezing.md has the details.
   Options& page_out_weights(bool on) { return set(page_out_weights_, on); }
   bool page_out_weights() const { return page_out_weights_; }
 

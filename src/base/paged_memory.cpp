@@ -9,7 +9,6 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -25,7 +24,6 @@
 #include <new>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 namespace sconce {
 namespace {
@@ -37,10 +35,10 @@ size_t page_size() {
 
 size_t whole_pages(size_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
 
-// Replaces pages by those of a file, in one step: others may read them meanwhile. Returns false if that is not possible;
-// then the pages are as they were.
-bool replace_pages(char* pages, size_t bytes, int file, int sharing, uint64_t offset) {
-  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, sharing, file, static_cast<off_t>(offset));
+// Replaces pages by those of a file, in one step: other threads may read them meanwhile. Returns false if that is not
+// possible; then the pages are as they were.
+bool replace_pages(char* pages, size_t bytes, int file) {
+  void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (mapped == MAP_FAILED) {
     return false;
   }
@@ -51,10 +49,10 @@ bool replace_pages(char* pages, size_t bytes, int file, int sharing, uint64_t of
   return true;
 }
 
-// Returns whether the file system is of a local disk. If a page cannot be read, as when a network fails, the system kills
-// the process.
-bool is_local(const struct statfs& system) {
-  constexpr std::array<uint32_t, 8> kLocal = {
+// Returns whether the directory is on a local disk. Memory would be no gain, and where a page cannot be read, as when a
+// network fails, the system kills the process.
+bool is_suitable_directory(const std::string& directory) {
+  constexpr std::array<uint32_t, 7> kLocal = {
       0xef53,      // ext2 to ext4
       0x58465342,  // XFS
       0x9123683e,  // Btrfs
@@ -62,14 +60,10 @@ bool is_local(const struct statfs& system) {
       0x2fc12fc1,  // ZFS
       0x794c7630,  // overlayfs
       0x73717368,  // SquashFS
-      TMPFS_MAGIC,
   };
-  return std::find(kLocal.begin(), kLocal.end(), static_cast<uint32_t>(system.f_type)) != kLocal.end();
-}
-
-bool is_suitable_directory(const std::string& directory) {
   struct statfs system = {};
-  return statfs(directory.c_str(), &system) == 0 && is_local(system) && system.f_type != TMPFS_MAGIC;
+  return statfs(directory.c_str(), &system) == 0 &&
+         std::find(kLocal.begin(), kLocal.end(), static_cast<uint32_t>(system.f_type)) != kLocal.end();
 }
 
 // Returns a new file without a name in the directory; -1 if that is not possible.
@@ -117,19 +111,6 @@ bool write_all(int file, const char* data, size_t bytes) {
   return true;
 }
 
-bool has_bytes(int file, uint64_t offset, const char* data, size_t bytes, std::vector<char>& buffer) {
-  buffer.resize(bytes);
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t read = ::pread(file, buffer.data() + done, bytes - done, static_cast<off_t>(offset + done));
-    if (read == 0 || (read < 0 && errno != EINTR)) {
-      return false;  // the file is shorter now
-    }
-    done += static_cast<size_t>(std::max<ssize_t>(read, 0));
-  }
-  return std::memcmp(buffer.data(), data, bytes) == 0;
-}
-
 char* map_memory(size_t bytes) {
   void* const begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TORCH_CHECK_WITH(OutOfMemoryError, begin != MAP_FAILED, "sconce cannot allocate ", bytes,
@@ -142,9 +123,8 @@ void destroy(void* memory) { delete static_cast<PagedMemory*>(memory); }
 }  // namespace
 
 // After the last one, the heap's free pages go back to the system: freezing and packing leave holes as large as the model.
-void page_out_later(const c10::Storage& storage, PagesOf pages) {
-  const PagedMemory* const memory = PagedMemory::of(storage.data_ptr());
-  if (memory == nullptr || (pages == PagesOf::kFiles && !memory->is_of_file())) {
+void page_out_later(const c10::Storage& storage) {
+  if (PagedMemory::of(storage.data_ptr()) == nullptr) {
     return;
   }
   static std::atomic<int> waiting = 0;
@@ -185,42 +165,25 @@ at::Tensor empty_paged_like(const at::Tensor& like, at::MemoryFormat format) {
   return at::empty({0}, like.options()).set_(c10::Storage(std::move(storage)), 0, form.sizes(), form.strides());
 }
 
-OpenFile::~OpenFile() {
-  if (is_open()) {
-    ::close(descriptor_);
+void make_paged(c10::StorageImpl& storage) {
+  const bool is_of_default_allocator =
+      storage.device().is_cpu() && storage.data_ptr().get_deleter() == c10::GetDefaultCPUAllocator()->raw_deleter();
+  if (is_of_default_allocator && storage.nbytes() >= PagedMemory::kMinBytes) {
+    c10::DataPtr copy = PagedMemory::allocate(storage.nbytes());
+    std::memcpy(copy.mutable_get(), storage.data(), storage.nbytes());
+    storage.set_data_ptr_noswap(std::move(copy));
   }
 }
 
-std::shared_ptr<const OpenFile> open_source(const std::string& path) {
-  auto file = std::make_shared<const OpenFile>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct statfs system = {};
-  const bool is_usable = file->is_open() && fstatfs(file->descriptor(), &system) == 0 && is_local(system);
-  return is_usable ? std::move(file) : nullptr;
-}
-
-PagedMemory::PagedMemory(size_t bytes, std::shared_ptr<const OpenFile> source, uint64_t offset)
-    : bytes_(bytes),
-      source_(std::move(source)),
-      offset_(offset),
-      lead_(offset % page_size()),
-      length_(whole_pages(lead_ + std::max<size_t>(bytes, 1))),
-      begin_(map_memory(length_)) {}
+PagedMemory::PagedMemory(size_t bytes)
+    : bytes_(bytes), length_(whole_pages(std::max<size_t>(bytes, 1))), begin_(map_memory(length_)) {}
 
 PagedMemory::~PagedMemory() { munmap(begin_, length_); }
 
-c10::DataPtr PagedMemory::pointer_to(std::unique_ptr<PagedMemory> memory) {
-  void* const data = memory->data();
-  return {data, memory.release(), &destroy, c10::Device(c10::kCPU)};
-}
-
 c10::DataPtr PagedMemory::allocate(size_t bytes) {
-  return pointer_to(std::unique_ptr<PagedMemory>(new PagedMemory(bytes, nullptr, 0)));
-}
-
-c10::DataPtr PagedMemory::copy(const void* data, size_t bytes, std::shared_ptr<const OpenFile> file, uint64_t offset) {
-  std::unique_ptr<PagedMemory> memory(new PagedMemory(bytes, std::move(file), offset));
-  std::memcpy(memory->data(), data, bytes);
-  return pointer_to(std::move(memory));
+  std::unique_ptr<PagedMemory> memory(new PagedMemory(bytes));
+  void* const begin = memory->begin_;
+  return {begin, memory.release(), &destroy, c10::Device(c10::kCPU)};
 }
 
 PagedMemory* PagedMemory::of(const c10::DataPtr& pointer) {
@@ -232,7 +195,11 @@ size_t PagedMemory::page_out() {
   if (is_kept_) {
     return 0;
   }
-  bytes_in_file_ = source_ != nullptr ? map_source() : map_temporary();
+  is_mapped_ = is_mapped_ || map_temporary();
+  if (is_mapped_) {
+    madvise(begin_, length_, MADV_DONTNEED);  // the file has all writes: the mapping is shared
+  }
+  bytes_in_file_ = is_mapped_ ? bytes_ : 0;
   return bytes_in_file_;
 }
 
@@ -250,44 +217,14 @@ void PagedMemory::keep() {
   bytes_in_file_ = 0;
 }
 
-// Replaces pages by those of the file where these are equal. Others were written.
-size_t PagedMemory::map_source() {
-  constexpr size_t kCompared = size_t{256} << 10;  // bytes at a time, a multiple of all page sizes
-  std::vector<char> buffer;
-  size_t mapped = 0;
-  const auto map = [&](size_t first, size_t last) {
-    if (first < last &&
-        replace_pages(begin_ + first, last - first, source_->descriptor(), MAP_PRIVATE, offset_ - lead_ + first)) {
-      is_mapped_ = true;
-      mapped += last - first;
-    }
-  };
-  size_t equal_from = 0;
-  for (size_t first = 0; first < length_; first += kCompared) {
-    const size_t last = std::min(first + kCompared, length_);
-    const size_t begin = std::max(first, lead_);
-    const size_t end = std::min(last, lead_ + bytes_);
-    if (!has_bytes(source_->descriptor(), offset_ - lead_ + begin, begin_ + begin, end - begin, buffer)) {
-      map(equal_from, first);
-      equal_from = last;
-    }
+bool PagedMemory::map_temporary() {
+  const int file = make_temporary();
+  if (file < 0) {
+    return false;
   }
-  map(equal_from, length_);
-  return std::min(mapped, bytes_);
-}
-
-size_t PagedMemory::map_temporary() {
-  is_mapped_ = is_mapped_ || write_temporary();
-  if (is_mapped_) {
-    madvise(begin_, length_, MADV_DONTNEED);  // the file has all writes: the mapping is shared
-  }
-  return is_mapped_ ? bytes_ : 0;
-}
-
-bool PagedMemory::write_temporary() {
-  const OpenFile file(make_temporary());
-  return file.is_open() && write_all(file.descriptor(), begin_, length_) &&
-         replace_pages(begin_, length_, file.descriptor(), MAP_SHARED, 0);
+  const bool is_mapped = write_all(file, begin_, length_) && replace_pages(begin_, length_, file);
+  ::close(file);  // the mapping keeps it
+  return is_mapped;
 }
 
 }  // namespace sconce

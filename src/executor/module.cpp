@@ -84,7 +84,7 @@ class Module::Impl {
     TORCH_CHECK(!constants_, action, ": the module is frozen, its methods would not see it; ", remedy);
   }
 
-  // Whoever has the weights may write them at any time, or save the module to its file.
+  // Whoever has the weights may write them at any time, also while pages leave.
   const torch::jit::Module& hand_out() const {
     for (const at::Tensor& tensor : tensors_in(script_module_._ivalue())) {
       PagedMemory* const memory = tensor.has_storage() ? PagedMemory::of(tensor.storage().data_ptr()) : nullptr;

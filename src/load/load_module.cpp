@@ -1,9 +1,9 @@
 #include "load/load_module.h"
 
 #include "base/exception_message.h"
+#include "base/paged_memory.h"
 #include "base/tensors_in.h"
 #include "load/check/archive.h"
-#include "load/paged_storages.h"
 
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/Version.h>
@@ -59,9 +59,12 @@ torch::jit::Module load_script_module(const std::string& path, std::optional<c10
               ": has tensors on the meta device, which have no data that could come to ", device ? device->str() : "",
               "; load it without a device");
   return read_or_explain(path, [&] {
-    torch::jit::Module module = pages ? load_with_paged_storages(path, device) : torch::jit::load(path, device);
+    torch::jit::Module module = torch::jit::load(path, device);
     for (const at::Tensor& tensor : tensors_in(module._ivalue())) {
       check_sparse(tensor);
+      if (pages && tensor.has_storage()) {
+        make_paged(*tensor.storage().unsafeGetStorageImpl());
+      }
     }
     return module;
   });

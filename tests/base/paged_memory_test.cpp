@@ -1,6 +1,8 @@
 #include "base/paged_memory.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -10,7 +12,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -53,110 +54,58 @@ size_t resident_bytes(const c10::DataPtr& pointer, size_t bytes) {
   return resident;
 }
 
-class PagedMemoryTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    path_ = ::testing::TempDir() + "paged_memory_test_" + std::to_string(getpid());
-    std::ofstream(path_, std::ios::binary).write(file_.data(), static_cast<std::streamsize>(file_.size()));
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
+// Memory with the bytes.
+c10::DataPtr paged(const std::vector<char>& bytes) {
+  c10::DataPtr pointer = PagedMemory::allocate(bytes.size());
+  std::memcpy(pointer.get(), bytes.data(), bytes.size());
+  return pointer;
+}
 
-  c10::DataPtr copy_of_file() const {
-    return PagedMemory::copy(file_.data() + kOffset, kBytes, open_source(path_), kOffset);
-  }
-
-  static constexpr uint64_t kOffset = 64 * 77;
-  const std::vector<char> file_ = random_bytes(kOffset + kBytes + 100);
-  std::string path_;
-};
-
-TEST_F(PagedMemoryTest, PagesLeaveAndComeBack) {
+TEST(PagedMemory, PagesLeaveAndComeBack) {
   const std::vector<char> bytes = random_bytes(kBytes);
-  c10::DataPtr temporary = PagedMemory::allocate(kBytes);
-  std::memcpy(temporary.get(), bytes.data(), kBytes);
-  const c10::DataPtr of_file = copy_of_file();
+  const c10::DataPtr pointer = paged(bytes);
   for (int time = 0; time < 3; ++time) {
-    for (const c10::DataPtr* each : std::initializer_list<const c10::DataPtr*>{&temporary, &of_file}) {
-      EXPECT_GE(resident_bytes(*each, kBytes), kBytes / 2);
-      EXPECT_EQ(memory_of(*each).page_out(), kBytes);
-      EXPECT_LE(resident_bytes(*each, kBytes), kBytes / 10);
-      const char* const expected = each == &temporary ? bytes.data() : file_.data() + kOffset;
-      EXPECT_EQ(std::memcmp(each->get(), expected, kBytes), 0);
+    EXPECT_GE(resident_bytes(pointer, kBytes), kBytes / 2);
+    EXPECT_EQ(memory_of(pointer).page_out(), kBytes);
+    EXPECT_LE(resident_bytes(pointer, kBytes), kBytes / 10);
+    EXPECT_EQ(std::memcmp(pointer.get(), bytes.data(), kBytes), 0);
+  }
+}
+
+TEST(PagedMemory, KeepsWhatWasWritten) {
+  std::vector<char> expected = random_bytes(kBytes);
+  const c10::DataPtr pointer = paged(expected);
+  for (const size_t position : {size_t{0}, kBytes / 3, kBytes - 1}) {
+    for (int time = 0; time < 2; ++time) {
+      expected[position] = static_cast<char>(expected[position] + 1);
+      static_cast<char*>(pointer.get())[position] = expected[position];
+      memory_of(pointer).page_out();
+      EXPECT_EQ(std::memcmp(pointer.get(), expected.data(), kBytes), 0);
     }
   }
 }
 
-TEST_F(PagedMemoryTest, KeepsWhatWasWritten) {
-  c10::DataPtr temporary = PagedMemory::allocate(kBytes);
-  std::memset(temporary.get(), 1, kBytes);
-  const c10::DataPtr of_file = copy_of_file();
-  for (const c10::DataPtr* each : std::initializer_list<const c10::DataPtr*>{&temporary, &of_file}) {
-    std::vector<char> expected(static_cast<char*>(each->get()), static_cast<char*>(each->get()) + kBytes);
-    for (const size_t position : {size_t{0}, kBytes / 3, kBytes - 1}) {
-      for (int time = 0; time < 2; ++time) {
-        expected[position] = static_cast<char>(expected[position] + 1);
-        static_cast<char*>(each->get())[position] = expected[position];
-        memory_of(*each).page_out();
-        EXPECT_EQ(std::memcmp(each->get(), expected.data(), kBytes), 0);
-      }
-    }
-  }
-}
-
-TEST_F(PagedMemoryTest, KeptPagesStayForGood) {
-  const c10::DataPtr of_file = copy_of_file();
-  EXPECT_EQ(memory_of(of_file).page_out(), kBytes);
-  static_cast<char*>(of_file.get())[kBytes / 2] ^= 1;
-  memory_of(of_file).keep();
-  std::filesystem::resize_file(path_, 0);
-  static_cast<char*>(of_file.get())[kBytes / 2] ^= 1;
-  EXPECT_EQ(memory_of(of_file).page_out(), 0U);
-  EXPECT_EQ(memory_of(of_file).bytes_in_file(), 0U);
-  EXPECT_EQ(std::memcmp(of_file.get(), file_.data() + kOffset, kBytes), 0);
-}
-
-TEST_F(PagedMemoryTest, PagesKeptBeforehandDoNotLeave) {
-  const c10::DataPtr of_file = copy_of_file();
-  memory_of(of_file).keep();
-  EXPECT_EQ(memory_of(of_file).page_out(), 0U);
-}
-
-// Small enough to be compared at once, and written: then no call maps a page, and most still come from the file.
-TEST_F(PagedMemoryTest, KeepsPagesOfAnEarlierCall) {
-  constexpr size_t kSmall = 100'000;
-  const c10::DataPtr pointer = PagedMemory::copy(file_.data() + kOffset, kSmall, open_source(path_), kOffset);
-  EXPECT_GT(memory_of(pointer).page_out(), 0U);
-  static_cast<char*>(pointer.get())[0] ^= 1;
-  EXPECT_EQ(memory_of(pointer).page_out(), 0U);
+TEST(PagedMemory, KeptPagesStayForGood) {
+  const std::vector<char> bytes = random_bytes(kBytes);
+  const c10::DataPtr pointer = paged(bytes);
+  EXPECT_EQ(memory_of(pointer).page_out(), kBytes);
+  static_cast<char*>(pointer.get())[kBytes / 2] ^= 1;
   memory_of(pointer).keep();
-  std::filesystem::resize_file(path_, 0);
-  static_cast<char*>(pointer.get())[0] ^= 1;
-  EXPECT_EQ(std::memcmp(pointer.get(), file_.data() + kOffset, kSmall), 0);
+  static_cast<char*>(pointer.get())[kBytes / 2] ^= 1;
+  EXPECT_EQ(memory_of(pointer).page_out(), 0U);
+  EXPECT_EQ(memory_of(pointer).bytes_in_file(), 0U);
+  EXPECT_GE(resident_bytes(pointer, kBytes), kBytes / 2);
+  EXPECT_EQ(std::memcmp(pointer.get(), bytes.data(), kBytes), 0);
 }
 
-TEST_F(PagedMemoryTest, AFileThatChangedIsNotMapped) {
-  const c10::DataPtr whole = copy_of_file();
-  std::filesystem::resize_file(path_, kOffset + kBytes / 2);
-  const size_t paged = memory_of(whole).page_out();
-  EXPECT_GT(paged, 0U);
-  EXPECT_LE(paged, kBytes / 2 + 4096);
-  EXPECT_EQ(std::memcmp(whole.get(), file_.data() + kOffset, kBytes), 0);
-}
-
-// Replacing the file by renaming, and removing it, does no harm.
-TEST_F(PagedMemoryTest, AReplacedFileIsStillRead) {
-  const c10::DataPtr pointer = copy_of_file();
-  EXPECT_EQ(memory_of(pointer).page_out(), kBytes);
-  std::ofstream(path_ + ".new", std::ios::binary) << "another";
-  std::filesystem::rename(path_ + ".new", path_);
-  EXPECT_EQ(std::memcmp(pointer.get(), file_.data() + kOffset, kBytes), 0);
-  std::filesystem::remove(path_);
-  EXPECT_EQ(memory_of(pointer).page_out(), kBytes);
-  EXPECT_EQ(std::memcmp(pointer.get(), file_.data() + kOffset, kBytes), 0);
+TEST(PagedMemory, PagesKeptBeforehandDoNotLeave) {
+  const c10::DataPtr pointer = paged(random_bytes(kBytes));
+  memory_of(pointer).keep();
+  EXPECT_EQ(memory_of(pointer).page_out(), 0U);
 }
 
 // A limit of the size of files stands for a full disk.
-TEST_F(PagedMemoryTest, WithoutAFilePagesStay) {
+TEST(PagedMemory, WithoutAFilePagesStay) {
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   c10::DataPtr pointer = PagedMemory::allocate(kBytes);
@@ -170,29 +119,43 @@ TEST_F(PagedMemoryTest, WithoutAFilePagesStay) {
   EXPECT_EQ(static_cast<char*>(pointer.get())[kBytes - 1], 7);
 }
 
-TEST_F(PagedMemoryTest, OthersReadWhilePagesLeave) {
-  const c10::DataPtr of_file = copy_of_file();
-  c10::DataPtr temporary = PagedMemory::allocate(kBytes);
-  std::memcpy(temporary.get(), file_.data() + kOffset, kBytes);
+TEST(PagedMemory, OthersReadWhilePagesLeave) {
+  const std::vector<char> bytes = random_bytes(kBytes);
+  const c10::DataPtr pointer = paged(bytes);
   std::atomic<bool> is_done = false;
   std::atomic<int> wrong = 0;
   std::vector<std::thread> readers;
-  for (const c10::DataPtr* each : std::initializer_list<const c10::DataPtr*>{&of_file, &temporary}) {
-    readers.emplace_back([&, each] {
+  for (int thread = 0; thread < 2; ++thread) {
+    readers.emplace_back([&] {
       while (!is_done) {
-        wrong += std::memcmp(each->get(), file_.data() + kOffset, kBytes) != 0;
+        wrong += std::memcmp(pointer.get(), bytes.data(), kBytes) != 0;
       }
     });
   }
   for (int time = 0; time < 100; ++time) {
-    memory_of(of_file).page_out();
-    memory_of(temporary).page_out();
+    memory_of(pointer).page_out();
   }
   is_done = true;
   for (std::thread& each : readers) {
     each.join();
   }
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(MakePaged, KeepsTheElementsAndLeavesOtherMemoryAlone) {
+  const at::Tensor large = at::rand({300, 300});
+  const at::Tensor copy = large.clone();
+  const at::Tensor small = at::rand({10});
+  std::vector<float> foreign(kBytes);
+  const at::Tensor of_program = at::from_blob(foreign.data(), {static_cast<int64_t>(kBytes)});
+  for (const at::Tensor& each : {large, large.t(), small, of_program}) {
+    make_paged(*each.storage().unsafeGetStorageImpl());
+  }
+  ASSERT_NE(PagedMemory::of(large.storage().data_ptr()), nullptr);
+  EXPECT_GT(PagedMemory::of(large.storage().data_ptr())->page_out(), 0U);
+  EXPECT_TRUE(at::equal(large, copy));
+  EXPECT_EQ(PagedMemory::of(small.storage().data_ptr()), nullptr);
+  EXPECT_EQ(of_program.data_ptr(), foreign.data());
 }
 
 TEST(EmptyPagedLike, IsLaidOutAsEmptyLikeIs) {

@@ -68,14 +68,14 @@ TEST(WeightMemory, PackedWeightsOfFrozenModulesLeaveMemory) {
     EXPECT_LE(explained.packed_bytes, weights * 11 / 10);
     EXPECT_EQ(explained.in_files_bytes, pages ? weights : 0);
     const torch::jit::Module script = torch::jit::load(saved.path());
-    module.script_module().save(saved.path());  // which writes over the file that the pages come from
+    module.script_module().save(saved.path());
     EXPECT_EQ(module.method("forward").explain().weights.in_files_bytes, 0U);
     EXPECT_TRUE(at::equal(module.script_module().attr("a").toTensor(), script.attr("a").toTensor()));
     EXPECT_TRUE(at::equal(module.script_module().attr("b").toTensor(), script.attr("b").toTensor()));
   }
 }
 
-// Folded weights go to temporary files, the originals back to the model's.
+// The folded weights, and the originals.
 TEST(WeightMemory, FoldedWeightsLeaveMemory) {
   const at::NoGradGuard no_grad;
   const Module module = load(model_file("resnet18"), frozen());
@@ -120,26 +120,6 @@ TEST(WeightMemory, WhatWasWrittenBeforeFreezingStays) {
     EXPECT_TRUE(at::equal(a, copy));
   }
   EXPECT_EQ(module.method("forward").explain().weights.in_files_bytes, 0U) << "what was handed out stays in memory";
-}
-
-TEST(WeightMemory, AModelMayBeReplacedByRenaming) {
-  const at::NoGradGuard no_grad;
-  const SavedModel saved;
-  const at::Tensor x = at::randn({3, 200});
-  const at::Tensor y = at::randn({5, 200});
-  const at::Tensor expected = saved.expected(x);
-  const at::Tensor expected_of_y = saved.expected(y);
-  const at::Tensor a = torch::jit::load(saved.path()).attr("a").toTensor();
-  const Module module = load(saved.path(), frozen());
-  for (int call = 0; call < 6; ++call) {
-    module.forward({x});
-  }
-  wait_for_pages();
-  std::filesystem::copy_file(model_file("mlp"), saved.path() + ".new");
-  std::filesystem::rename(saved.path() + ".new", saved.path());
-  EXPECT_TRUE(agree(module.forward({x}), expected, 1e-4));
-  EXPECT_TRUE(agree(module.forward({y}), expected_of_y, 1e-4));
-  EXPECT_TRUE(at::equal(module.script_module().attr("a").toTensor(), a));
 }
 
 // ---- what is left behind

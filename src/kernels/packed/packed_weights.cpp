@@ -231,7 +231,7 @@ void PackedOperator::find_packed(WeightTensors tensors, bool may_pack, bool page
   packed_ = PackedWeights::find(form_, tensors, may_pack);
   is_made_ = packed_ != nullptr && make(*packed_, tensors);
   if (is_made_ && pages_out) {
-    page_out_later(tensors.weight->storage(), PagesOf::kAll);
+    page_out_later(tensors.weight->storage());
   }
 }
 

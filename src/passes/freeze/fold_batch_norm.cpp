@@ -161,7 +161,7 @@ class BatchNormFolding {
     const c10::ScalarType computed = dtype == at::kDouble ? at::kDouble : at::kFloat;
     at::Tensor weight = empty_paged_like(of.weight);
     at::mul_out(weight, of.weight.to(computed), factor.reshape(sizes).to(computed));
-    page_out_later(of.weight.storage(), PagesOf::kFiles);  // most often nothing else reads it
+    page_out_later(of.weight.storage());  // most often nothing else reads it
     bias = bias.to(dtype);
     // A sum is finite only if all of its terms are.
     const auto is_finite = [&](const at::Tensor& tensor) { return at::isfinite(tensor.sum(computed)).item<bool>(); };

@@ -224,7 +224,7 @@ class ChannelsLast {
       const at::Tensor& tensor = weight.constant()->toTensor();
       made = graph_.insert_constant(empty_paged_like(tensor, at::MemoryFormat::ChannelsLast).copy_(tensor), weight.node(),
                                     c10::TensorType::get());
-      page_out_later(tensor.storage(), PagesOf::kFiles);  // most often nothing else reads it
+      page_out_later(tensor.storage());  // most often nothing else reads it
       made->set_name(weight.name())->node()->set_location(position.location());
     }
     return made;
