@@ -33,10 +33,12 @@ namespace {
 
 // LibTorch reports a malformed file with many types of exception, all derived from std::exception.
 template <typename Read>
-auto read_or_explain(const std::string& path, const Read& read) {
+auto read_or_explain(const std::string& path, const CheckedFile& file, const Read& read) {
   try {
     return read();
   } catch (const std::exception& failure) {
+    TORCH_CHECK(file.damaged_entry().empty(), path, ": truncated or damaged: the entry '", file.damaged_entry(),
+                "' does not have its checksum: bytes of it were changed, perhaps while it was read; copy it again");
     fail_to_read(path, message_of(failure));
   }
 }
@@ -58,8 +60,8 @@ torch::jit::Module load_script_module(const std::string& path, std::optional<c10
   TORCH_CHECK(!checked.has_meta_tensors || !device || device->is_meta(), path,
               ": has tensors on the meta device, which have no data that could come to ", device ? device->str() : "",
               "; load it without a device");
-  return read_or_explain(path, [&] {
-    torch::jit::Module module = torch::jit::load(path, device);
+  return read_or_explain(path, *checked.file, [&] {
+    torch::jit::Module module = torch::jit::load(checked.file, device);
     for (const at::Tensor& tensor : tensors_in(module._ivalue())) {
       check_sparse(tensor);
       if (pages && tensor.has_storage()) {
@@ -71,9 +73,9 @@ torch::jit::Module load_script_module(const std::string& path, std::optional<c10
 }
 
 std::vector<c10::IValue> load_arguments(const std::string& path) {
-  check_arguments_archive(path);
-  const c10::IValue value = read_or_explain(path, [&] {
-    caffe2::serialize::PyTorchStreamReader reader(path);
+  const CheckedArchive checked = check_arguments_archive(path);
+  const c10::IValue value = read_or_explain(path, *checked.file, [&] {
+    caffe2::serialize::PyTorchStreamReader reader(checked.file);
     // As pickle_load reads it, but tensors that shared memory share it again.
     return torch::jit::readArchiveAndTensors("data", /*pickle_prefix=*/"", /*tensor_prefix=*/"", std::nullopt, std::nullopt,
                                              std::nullopt, reader, torch::jit::Unpickler::defaultTypeParser,

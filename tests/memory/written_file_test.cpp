@@ -1,24 +1,28 @@
 // Other processes do as they like with the file of a model: overwrite it, cut it short, remove it, replace it. A module
-// that was loaded goes on with its own weights.
+// that was loaded goes on with its own weights. A file that changes while it is loaded gives an error that names it.
 // SCONCE_ROUNDS: how often each is tried.
 #include <sconce/module.h>
 
 #include "base/compile_queue.h"
+#include "load/check/archive.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,6 +30,9 @@ namespace sconce::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // A convolution with a batch norm, and a product. `width`: models of one width have files of one size.
 torch::jit::Module network(uint64_t seed, int64_t width) {
@@ -117,6 +124,62 @@ TEST_F(WrittenFile, DoesNotChangeAModuleThatWasLoaded) {
     EXPECT_TRUE(at::equal(module.script_module().attr("second").toTensor(),
                           torch::jit::load(file("model")).attr("second").toTensor()));
   }
+}
+
+// What the file gives after it was checked is checked again.
+TEST_F(WrittenFile, ThatChangedAfterItsCheckIsNotRead) {
+  const std::string path = file("served");
+  const std::vector<std::pair<const char*, std::function<void()>>> actions = {
+      {"overwritten", [&] { overwrite("same"); }},
+      {"cut short", [&] { fs::resize_file(path, fs::file_size(path) / 2); }},
+      {"cut to nothing", [&] { fs::resize_file(path, 0); }},
+  };
+  for (const auto& [action, act] : actions) {
+    overwrite("model");
+    const CheckedArchive checked = check_archive(path);
+    act();
+    EXPECT_ANY_THROW(torch::jit::load(checked.file)) << action;
+    EXPECT_THAT(checked.file->damaged_entry(), HasSubstr("/data/")) << action;
+  }
+  overwrite("model");
+  const CheckedArchive checked = check_archive(path);
+  fs::rename(file("same"), path);
+  EXPECT_TRUE(at::equal(torch::jit::load(checked.file).attr("second").toTensor(),
+                        torch::jit::load(file("model")).attr("second").toTensor()));
+}
+
+TEST_F(WrittenFile, GivesAModelOrAnErrorWhileItIsWritten) {
+  const at::NoGradGuard no_grad;
+  const c10::IValue other = torch::jit::load(file("same")).forward({images_[0]});
+  overwrite("model");
+  std::atomic<bool> is_done = false;
+  std::thread writer([&] {
+    for (uint64_t i = 0; !is_done; ++i) {
+      if (i % 4 == 3) {
+        fs::resize_file(file("served"), fs::file_size(file("served")) / 3);
+      } else {
+        overwrite(i % 4 == 1 ? "same" : "model");
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(i * 3'700 % 20'000));
+    }
+  });
+  const uint64_t rounds = environment_number("SCONCE_ROUNDS", 40);
+  uint64_t loaded = 0;
+  for (uint64_t round = 0; loaded < rounds; ++round) {
+    try {
+      const Module module = load(file("served"), Options().frozen(round % 2 == 0));
+      ++loaded;
+      const c10::IValue result = module.forward({images_[0]});
+      EXPECT_TRUE(agree(result, expected_[0], 1e-3) || agree(result, other, 1e-3));
+    } catch (const c10::Error& error) {
+      const std::string message = error.what_without_backtrace();
+      EXPECT_THAT(message, StartsWith(file("served") + ": "));
+      EXPECT_THAT(message, AnyOf(HasSubstr("truncated or damaged"), HasSubstr("the file is empty"),
+                                 HasSubstr("it became shorter while it was read")));
+    }
+  }
+  is_done = true;
+  writer.join();
 }
 
 // A limit of the size of files stands for a full disk.

@@ -70,8 +70,8 @@ std::string write_zip(const ZipContents& contents) {
 }
 
 ZipContents read_zip(const std::string& path) {
-  const MappedFile file(path);
-  const ZipFile zip(file.bytes());
+  const FileBytes file(path);
+  const ZipFile zip(file.bytes(), [&](Bytes part) { file.fetch(part); });
   ZipContents contents;
   for (const ZipEntry& entry : zip.entries()) {
     zip.with_content(entry,

@@ -5,15 +5,13 @@
 
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/versions.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 #include <torch/version.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
-#include <numeric>
+#include <functional>
 #include <optional>
 #include <regex>
 #include <string_view>
@@ -25,10 +23,14 @@ namespace {
 const std::string kModelRemedy = "write the model with torch.jit.script(model).save(path)";
 const std::string kArgumentsRemedy = "write it with torch.save((x, y), path)";
 
+// Returns what tells the format.
+Bytes first_bytes_of(Bytes file) { return file.first(std::min<size_t>(file.size(), 14)); }
+
 // Describes a file that is not a zip file: the format of torch.save before PyTorch 1.6 (and on request), another
 // pickle, or neither.
 std::string describe_no_zip(Bytes file) {
-  const std::string_view read(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 14));
+  const Bytes first = first_bytes_of(file);
+  const std::string_view read(reinterpret_cast<const char*>(first.data()), first.size());
   constexpr std::string_view kLegacyMagic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
   if (read.size() > 2 && read[0] == '\x80' && read[1] <= 5) {
     return read.substr(2) == kLegacyMagic
@@ -103,40 +105,13 @@ bool check_record(const ZipFile& zip, const ZipEntry& entry, const std::string& 
   return has_meta_tensors;
 }
 
-// Checks large files on all cores: checksums of the weights are most of the work.
-CheckedArchive check_records(const ZipFile& zip, const std::string& root) {
-  constexpr size_t kWorthThreads = size_t{4} << 20;  // bytes
-  const std::vector<ZipEntry>& entries = zip.entries();
-  struct Outcome {
-    bool has_meta_tensors = false;
-    std::optional<std::string> problem;
-  };
-  std::vector<Outcome> outcomes(entries.size());
-  const auto check = [&](size_t i) {
-    try {
-      outcomes[i].has_meta_tensors = check_record(zip, entries[i], root);
-    } catch (const MalformedArchive& problem) {
-      outcomes[i].problem = problem.what();
-    }
-  };
-  const size_t bytes = std::accumulate(entries.begin(), entries.end(), size_t{0},
-                                       [](size_t sum, const ZipEntry& entry) { return sum + entry.stored.size(); });
-  if (bytes < kWorthThreads) {
-    for (size_t i = 0; i < entries.size(); ++i) {
-      check(i);
-    }
-  } else {
-    // Isolated, so that a caller that is itself a task does not run another of its tasks meanwhile.
-    tbb::this_task_arena::isolate([&] { tbb::parallel_for(size_t{0}, entries.size(), check); });
+// Returns whether there are tensors on the meta device.
+bool check_records(const ZipFile& zip, const std::string& root, const std::function<bool(const ZipEntry&)>& is_left_out) {
+  bool has_meta_tensors = false;
+  for (const ZipEntry& entry : zip.entries()) {
+    has_meta_tensors |= !is_left_out(entry) && check_record(zip, entry, root);
   }
-  CheckedArchive checked;
-  for (const Outcome& outcome : outcomes) {
-    if (outcome.problem) {
-      throw MalformedArchive(*outcome.problem);
-    }
-    checked.has_meta_tensors |= outcome.has_meta_tensors;
-  }
-  return checked;
+  return has_meta_tensors;
 }
 
 std::optional<std::string> python_class_of(const ZipFile& zip, const std::string& record) {
@@ -167,7 +142,14 @@ void check_version(const ZipFile& zip, const std::string& path, const std::strin
               "; save it again with that version");
 }
 
-// Maps the file, describes it if it is not a zip file, and calls `identify` with its directory and the root of its
+// The elements of tensors are most of a file, and are not parsed: they are checked when LibTorch reads them.
+bool is_large_tensor(const ZipEntry& entry, const std::string& root) {
+  constexpr uint64_t kLarge = 256 << 10;
+  return !entry.deflated && entry.size >= kLarge &&
+         (entry.name.starts_with(root + "data/") || entry.name.starts_with(root + "constants/"));
+}
+
+// Opens the file, describes it if it is not a zip file, and calls `identify` with its directory and the root of its
 // entries. `identify` throws if the archive is of another kind. Faults in the archive are reported with the remedy.
 template <typename Identify>
 CheckedArchive check_file(const std::string& path, const std::string& what, const std::string& remedy,
@@ -176,22 +158,31 @@ CheckedArchive check_file(const std::string& path, const std::string& what, cons
   const auto status = std::filesystem::status(path, error);
   TORCH_CHECK(std::filesystem::exists(status), path, ": no such file");
   TORCH_CHECK(!std::filesystem::is_directory(status), path, ": is a directory, not ", what);
-  std::optional<MappedFile> file;
+  CheckedArchive checked;
   try {
-    file.emplace(path);
+    checked.file = std::make_shared<CheckedFile>(path);
+    checked.file->file().fetch(first_bytes_of(checked.file->file().bytes()));
   } catch (const MalformedArchive& unreadable) {
     TORCH_CHECK(false, path, ": ", unreadable.what());
   }
   constexpr std::string_view kMagic = "PK\x03\x04";
-  const Bytes bytes = file->bytes();
+  const FileBytes& file = checked.file->file();
+  const Bytes bytes = file.bytes();
   const bool is_zip = bytes.size() >= kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), bytes.begin());
   TORCH_CHECK(is_zip, path, ": not ", what, " (", is_zip ? "" : describe_no_zip(bytes), "); ", remedy);
   try {
-    const ZipFile zip(bytes);
+    const ZipFile zip(bytes, [&](Bytes part) { file.fetch(part); });
     const std::string root = root_of(zip);
     identify(zip, root);
     check_version(zip, path, root);
-    return check_records(zip, root);
+    checked.has_meta_tensors = check_records(zip, root, [&](const ZipEntry& entry) {
+      const bool is_later = is_large_tensor(entry, root);
+      if (is_later) {
+        checked.file->check_later(entry);
+      }
+      return is_later;
+    });
+    return checked;
   } catch (const MalformedArchive& problem) {
     TORCH_CHECK(false, path, ": truncated or damaged: ", problem.what(), "; copy it again, or ", remedy);
   }
@@ -201,7 +192,7 @@ CheckedArchive check_file(const std::string& path, const std::string& what, cons
 
 void check_archive_bytes(Bytes file) {
   const ZipFile zip(file);
-  check_records(zip, root_of(zip));
+  check_records(zip, root_of(zip), [](const ZipEntry&) { return false; });
 }
 
 CheckedArchive check_archive(const std::string& path) {
@@ -218,8 +209,8 @@ CheckedArchive check_archive(const std::string& path) {
   });
 }
 
-void check_arguments_archive(const std::string& path) {
-  check_file(path, "a file of arguments", kArgumentsRemedy, [&](const ZipFile& zip, const std::string& root) {
+CheckedArchive check_arguments_archive(const std::string& path) {
+  return check_file(path, "a file of arguments", kArgumentsRemedy, [&](const ZipFile& zip, const std::string& root) {
     TORCH_CHECK(zip.find(root + "data.pkl") != nullptr, path, ": a zip file, but it holds no value (it has no data.pkl)");
     const auto python_class = python_class_of(zip, root + "data.pkl");
     TORCH_CHECK(

@@ -1,14 +1,16 @@
 // Checks a file before LibTorch's loader reads it, because the loader trusts much of its input.
 #pragma once
 
-#include "load/check/zip_file.h"
+#include "load/check/checked_file.h"
 
+#include <memory>
 #include <string>
 
 namespace sconce {
 
 struct CheckedArchive {
-  bool has_meta_tensors = false;  // tensors on the meta device have sizes and no data
+  bool has_meta_tensors = false;      // tensors on the meta device have sizes and no data
+  std::shared_ptr<CheckedFile> file;  // for LibTorch's reader
 };
 
 // Checks a TorchScript archive: the version, the zip directory, names, sizes and checksums of entries, the pickles, and the
@@ -17,7 +19,7 @@ struct CheckedArchive {
 CheckedArchive check_archive(const std::string& path);
 
 // The same for a file written by torch.save.
-void check_arguments_archive(const std::string& path);
+CheckedArchive check_arguments_archive(const std::string& path);
 
 // The checks that both share, on bytes. Throws MalformedArchive.
 void check_archive_bytes(Bytes file);

@@ -63,7 +63,10 @@ constexpr uint32_t kEndOfDirectory = 0x06054b50;
 constexpr uint32_t kEndOfDirectory64 = 0x06064b50;
 constexpr uint32_t kLocator64 = 0x07064b50;
 constexpr size_t kEndSize = 22;
+constexpr size_t kEndSize64 = 56;
 constexpr size_t kLocatorSize = 20;
+constexpr size_t kMaxComment = 0xffff;
+constexpr size_t kLocalHeaderSize = 30;
 constexpr uint32_t kIn64 = 0xffffffff;  // the value is in the extra field
 constexpr uint16_t kStored = 0;
 constexpr uint16_t kDeflated = 8;
@@ -75,10 +78,16 @@ struct Directory {
   uint64_t offset = 0;
 };
 
+// Returns a part of the file, as far as the file goes.
+Bytes part_of(Bytes file, uint64_t position, uint64_t count) {
+  position = std::min<uint64_t>(position, file.size());
+  return file.subspan(position, std::min<uint64_t>(count, file.size() - position));
+}
+
 // The end record is the last record, followed by a comment of at most 64 KiB.
 uint64_t find_end(Bytes file) {
   const uint64_t last = file.size() < kEndSize ? 0 : file.size() - kEndSize + 1;
-  for (uint64_t i = last; i > 0 && last - i <= 0xffff; --i) {
+  for (uint64_t i = last; i > 0 && last - i <= kMaxComment; --i) {
     if (Reader(file, i - 1, "the end of the directory").number<uint32_t>() == kEndOfDirectory) {
       return i - 1;
     }
@@ -86,7 +95,8 @@ uint64_t find_end(Bytes file) {
   malformed("the directory at its end is missing");
 }
 
-Directory read_directory_place(Bytes file) {
+Directory read_directory_place(Bytes file, const ZipFile::Fetch& fetch) {
+  fetch(file.last(std::min(file.size(), kLocatorSize + kEndSize + kMaxComment)));
   const uint64_t end = find_end(file);
   Reader record(file, end + 8, "the end of the directory");
   Directory directory;
@@ -98,6 +108,7 @@ Directory read_directory_place(Bytes file) {
       end >= kLocatorSize && Reader(file, end - kLocatorSize, "the 64-bit locator").number<uint32_t>() == kLocator64;
   if (has_locator) {
     const uint64_t place = Reader(file, end - kLocatorSize + 8, "the 64-bit locator").number<uint64_t>();
+    fetch(part_of(file, place, kEndSize64));
     Reader record64(file, place, "the 64-bit end of the directory");
     record64.expect_signature(kEndOfDirectory64);
     record64.skip(28);
@@ -144,12 +155,15 @@ void check_name(std::string_view name) {
 }
 
 // The entry's bytes follow a second header, which must have the same name.
-Bytes locate(Bytes file, const Directory& directory, const ZipEntry& entry, uint64_t header_offset, uint64_t stored_size) {
-  Reader header(file.first(directory.offset), header_offset, "the header of an entry");
+Bytes locate(Bytes entries, const ZipFile::Fetch& fetch, const ZipEntry& entry, uint64_t header_offset,
+             uint64_t stored_size) {
+  fetch(part_of(entries, header_offset, kLocalHeaderSize));
+  Reader header(entries, header_offset, "the header of an entry");
   header.expect_signature(kLocalHeader);
   header.skip(22);
   const auto name_length = header.number<uint16_t>();
   const auto extra_length = header.number<uint16_t>();
+  fetch(part_of(entries, header.position(), uint64_t{name_length} + extra_length));
   const Bytes name = header.take(name_length);
   const auto is_same = [](uint8_t byte, char letter) { return byte == static_cast<uint8_t>(letter); };  // also beyond ASCII
   if (!std::equal(name.begin(), name.end(), entry.name.begin(), entry.name.end(), is_same)) {
@@ -161,33 +175,61 @@ Bytes locate(Bytes file, const Directory& directory, const ZipEntry& entry, uint
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
+FileBytes::FileBytes(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) {
     malformed(system_reason("cannot be opened"));
   }
-  struct stat status{};
-  void* mapped = MAP_FAILED;
-  const bool has_status = ::fstat(descriptor, &status) == 0;
-  const bool is_file = has_status && S_ISREG(status.st_mode);
-  if (is_file && status.st_size > 0) {
-    mapped = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, descriptor, 0);
-  }
-  const std::string reason = has_status && !is_file           ? "is no regular file; copy what it gives into one"
-                             : is_file && status.st_size == 0 ? "the file is empty"
-                                                              : system_reason("cannot be read");
-  ::close(descriptor);
-  if (mapped == MAP_FAILED) {
+  const auto fail = [this](const std::string& reason) {
+    ::close(descriptor_);
     malformed(reason);
+  };
+  struct stat status{};
+  if (::fstat(descriptor_, &status) != 0) {
+    fail(system_reason("cannot be read"));
+  } else if (!S_ISREG(status.st_mode)) {
+    fail("is no regular file; copy what it gives into one");
+  } else if (status.st_size == 0) {
+    fail("the file is empty");
   }
-  bytes_ = {static_cast<const uint8_t*>(mapped), static_cast<size_t>(status.st_size)};
+  size_ = static_cast<size_t>(status.st_size);
+  void* const memory =
+      ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    fail(system_reason("cannot be read"));
+  }
+  begin_ = static_cast<uint8_t*>(memory);
 }
 
-MappedFile::~MappedFile() { ::munmap(const_cast<uint8_t*>(bytes_.data()), bytes_.size()); }
+FileBytes::~FileBytes() {
+  ::munmap(begin_, size_);
+  ::close(descriptor_);
+}
 
-ZipFile::ZipFile(Bytes file) {
-  const Directory directory = read_directory_place(file);
+void FileBytes::fetch(Bytes part) const {
+  const auto position = static_cast<size_t>(part.data() - begin_);
+  errno = 0;
+  if (read(position, begin_ + position, part.size()) != part.size()) {
+    malformed(errno != 0 ? system_reason("it cannot be read") : "it became shorter while it was read");
+  }
+}
+
+size_t FileBytes::read(uint64_t position, void* buffer, size_t bytes) const {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t read =
+        ::pread(descriptor_, static_cast<char*>(buffer) + done, bytes - done, static_cast<off_t>(position + done));
+    if (read == 0 || (read < 0 && errno != EINTR)) {
+      break;
+    }
+    done += static_cast<size_t>(std::max<ssize_t>(read, 0));
+  }
+  return done;
+}
+
+ZipFile::ZipFile(Bytes file, Fetch fetch) : fetch_(std::move(fetch)) {
+  const Directory directory = read_directory_place(file, fetch_);
   const Bytes records = file.subspan(directory.offset, directory.size);
+  fetch_(records);
   Reader record(records, 0, "an entry of the directory");
   std::vector<std::pair<uint64_t, uint64_t>> ranges;  // ranges of the file that entries occupy
   for (uint64_t i = 0; i < directory.entries; ++i) {
@@ -218,7 +260,7 @@ ZipFile::ZipFile(Bytes file) {
     if (!size_is_possible) {
       malformed("the entry '" + entry.name + "' cannot have the size that the directory says");
     }
-    entry.stored = locate(file, directory, entry, header_offset, stored_size);
+    entry.stored = locate(file.first(directory.offset), fetch_, entry, header_offset, stored_size);
     ranges.emplace_back(header_offset, static_cast<uint64_t>(entry.stored.data() - file.data()) + stored_size);
     entries_.push_back(std::move(entry));
   }
@@ -235,6 +277,8 @@ ZipFile::ZipFile(Bytes file) {
   }
 }
 
+bool ZipEntry::has_checksum(Bytes content) const { return libdeflate_crc32(0, content.data(), content.size()) == crc; }
+
 const ZipEntry* ZipFile::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &entries_[found->second];
@@ -242,6 +286,7 @@ const ZipEntry* ZipFile::find(std::string_view name) const {
 
 Bytes ZipFile::content(const ZipEntry& entry, std::unique_ptr<uint8_t[]>& inflated) const {
   Bytes content = entry.stored;
+  fetch_(content);
   if (entry.deflated) {
     struct Free {
       void operator()(libdeflate_decompressor* decompressor) const { libdeflate_free_decompressor(decompressor); }
@@ -255,7 +300,7 @@ Bytes ZipFile::content(const ZipEntry& entry, std::unique_ptr<uint8_t[]>& inflat
     }
     content = {inflated.get(), entry.size};
   }
-  if (libdeflate_crc32(0, content.data(), content.size()) != entry.crc) {
+  if (!entry.has_checksum(content)) {
     malformed("the entry '" + entry.name + "' does not have its checksum: bytes of it were changed");
   }
   return content;

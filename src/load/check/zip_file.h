@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -20,18 +21,27 @@ class MalformedArchive : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A file's bytes, mapped.
-class MappedFile {
+// A file's bytes. They are read into memory, part by part, and not mapped: a process that cut the file short would end this
+// one.
+class FileBytes {
  public:
-  // Throws MalformedArchive with the system's reason.
-  explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  Bytes bytes() const { return bytes_; }
+  // Opens the file. Throws MalformedArchive with the system's reason.
+  explicit FileBytes(const std::string& path);
+  ~FileBytes();
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  // Returns as many bytes as the file has. Those that were not fetched are zero.
+  Bytes bytes() const { return {begin_, size_}; }
+  // Reads a part. Throws MalformedArchive if the file is shorter now.
+  void fetch(Bytes part) const;
+  // Reads from the file, whatever was fetched. Returns how many bytes there were.
+  size_t read(uint64_t position, void* buffer, size_t bytes) const;
 
  private:
-  Bytes bytes_;
+  int descriptor_ = -1;
+  uint8_t* begin_ = nullptr;
+  size_t size_ = 0;
 };
 
 struct ZipEntry {
@@ -40,13 +50,18 @@ struct ZipEntry {
   bool deflated = false;
   uint64_t size = 0;  // of the content
   uint32_t crc = 0;
+
+  bool has_checksum(Bytes content) const;
 };
 
 class ZipFile {
  public:
+  // Is called before bytes are read. Parts that were read before may be read again.
+  using Fetch = std::function<void(Bytes part)>;
+
   // Reads the directory of `file`, which must outlive this. Throws MalformedArchive unless every entry is inside the file,
   // overlaps no other, is stored or deflated, and has a name that is relative, printable and unique.
-  explicit ZipFile(Bytes file);
+  explicit ZipFile(Bytes file, Fetch fetch = [](Bytes) {});
 
   const std::vector<ZipEntry>& entries() const { return entries_; }
   const ZipEntry* find(std::string_view name) const;  // null if absent
@@ -62,6 +77,7 @@ class ZipFile {
  private:
   Bytes content(const ZipEntry& entry, std::unique_ptr<uint8_t[]>& inflated) const;
 
+  const Fetch fetch_;
   std::vector<ZipEntry> entries_;
   std::unordered_map<std::string_view, size_t> by_name_;
 };
