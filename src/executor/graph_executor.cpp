@@ -2,14 +2,13 @@
 
 #include "analysis/effects.h"
 #include "base/autocast.h"
-#include "base/paged_memory.h"
 #include "base/tensors_in.h"
 #include "executor/executor_impl.h"
+#include "executor/explain_weights.h"
 #include "executor/run_traced.h"
 #include "ir/dump.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
-#include "kernels/packed/packed_weights.h"
 #include "lower/explain_plan.h"
 #include "plan/run_plan.h"
 #include "trace/tracer.h"
@@ -19,29 +18,8 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
-#include <unordered_set>
-
 namespace sconce {
 namespace {
-
-// `weights`: all of them, in any order, perhaps several times.
-WeightsExplanation explain_weights(const std::vector<at::Tensor>& weights) {
-  WeightsExplanation explanation;
-  std::unordered_set<const void*> elements;
-  std::unordered_set<const PagedMemory*> paged;
-  for (const at::Tensor& weight : weights) {
-    if (!weight.defined() || !weight.has_storage()) {
-      continue;
-    }
-    elements.insert(weight.unsafeGetTensorImpl()->data());
-    const PagedMemory* memory = PagedMemory::of(weight.storage().data_ptr());
-    if (memory != nullptr && paged.insert(memory).second) {
-      explanation.in_files_bytes += memory->bytes_in_file();
-    }
-  }
-  explanation.packed_bytes = bytes_packed_of(elements);
-  return explanation;
-}
 
 // The last graph that this thread ran. It is held weakly, because plans come and go, and written only when it
 // changes, because all threads that run one plan would contend for its reference count.
@@ -317,6 +295,9 @@ Explanation GraphExecutor::Impl::explain() const {
   explanation.refusals = refusals_;
   explanation.plans.push_back(explain_plan(*generic_, {}));
   std::vector<at::Tensor> weights = self_ ? tensors_in(*self_) : std::vector<at::Tensor>();
+  if (auto refusal = why_not_packed(weights, options_)) {
+    explanation.refusals.push_back(*std::move(refusal));
+  }
   const auto add_constants = [&](const Plan& plan) {
     weights.insert(weights.end(), plan.constant_tensors().begin(), plan.constant_tensors().end());
   };

@@ -1,6 +1,7 @@
 #include <sconce/module.h>
 
 #include "base/assert.h"
+#include "base/outside_inference_mode.h"
 #include "base/paged_memory.h"
 #include "base/tensors_in.h"
 #include "executor/executor_impl.h"
@@ -215,6 +216,7 @@ void Module::train(bool on) {
 void Module::to(c10::Device device) {
   impl_->expect_not_frozen("to()", "call it before the first method, or load the module with Options::device");
   make_available(device);
+  const OutsideInferenceMode normal;
   impl_->script_module_.to(device);
 }
 

@@ -1,6 +1,7 @@
 #include "load/load_module.h"
 
 #include "base/exception_message.h"
+#include "base/outside_inference_mode.h"
 #include "base/paged_memory.h"
 #include "base/tensors_in.h"
 #include "load/check/archive.h"
@@ -61,6 +62,7 @@ torch::jit::Module load_script_module(const std::string& path, std::optional<c10
               ": has tensors on the meta device, which have no data that could come to ", device ? device->str() : "",
               "; load it without a device");
   return read_or_explain(path, *checked.file, [&] {
+    const OutsideInferenceMode normal;
     torch::jit::Module module = torch::jit::load(checked.file, device);
     for (const at::Tensor& tensor : tensors_in(module._ivalue())) {
       check_sparse(tensor);

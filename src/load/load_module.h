@@ -17,7 +17,8 @@ struct Module;
 namespace sconce {
 
 // Loads the module that `torch.jit.save` wrote. Its tensors go to `device`, or stay where they were saved if there is none.
-// `pages`: large weights have PagedMemory. Throws c10::Error with one line that begins with the path.
+// They are no inference tensors, also where the caller is in inference mode. `pages`: large weights have PagedMemory. Throws
+// c10::Error with one line that begins with the path.
 torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device, bool pages = false);
 
 // Loads the arguments that `torch.save((arg, ...), path)` wrote. A value that is not a tuple is one argument.

@@ -26,7 +26,7 @@ constexpr int64_t kTrained = 8;  // the output of which the loss is, no row that
 constexpr int kCalls = 6;        // enough to pack the weights
 
 // The sum of one output, which gives gradients to one row of the weights.
-const char* const kMethods = R"(
+const char* const kTrainedMethods = R"(
 def forward(self, x):
     return torch.linear(x, self.weight, self.bias)
 )";
@@ -37,7 +37,7 @@ class PackedTraining : public ::testing::Test {
     at::manual_seed(7);
     weight_ = at::randn({kFeatures, kFeatures}).requires_grad_();
     bias_ = at::randn({kFeatures}).requires_grad_();
-    script_ = testing::module_of(kMethods, {{"weight", weight_}, {"bias", bias_}});
+    script_ = testing::module_of(kTrainedMethods, {{"weight", weight_}, {"bias", bias_}});
     module_ = std::make_unique<Module>(accelerate(script_, Options().compile(CompileMode::kBlocking)));
     input_ = at::randn({3, kFeatures});
   }

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/class_type.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 
 #include <set>
@@ -269,7 +270,14 @@ class ConstantAttributes {
   at::Tensor detached(const at::Tensor& tensor) {
     const c10::InferenceMode normal(false);
     at::Tensor& made = detached_[tensor.unsafeGetTensorImpl()];
-    made = made.defined() ? made : tensor.detach();
+    if (!made.defined()) {
+      // A view of an inference tensor is one, too, and would not be packed. Nothing writes a constant.
+      const bool is_inference = tensor.is_inference() && !tensor.is_conj() && !tensor.is_neg();
+      made = is_inference ? at::empty({0}, tensor.options()) : tensor.detach();
+      if (is_inference) {
+        made.set_(tensor.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+      }
+    }
     return made;
   }
 
