@@ -41,7 +41,7 @@ enum class NotPrepared : uint8_t {
   kOperandForm,   // the kernel does not support these sizes, strides or dtypes, or Options::exact excludes it
   kDiffers,       // the compiled kernel may give other bits than the operators, which Options::exact excludes
   kFastEnough,    // LibTorch's operators compute these operands as fast as a compiled kernel
-  kNoCode,        // the compiler of kernels refused the code
+  kNoCode,        // its code could not be compiled
   kGaveUp,        // the operands changed in every run, so that preparing was no use
   kRequiresGrad,  // an operand required a gradient, or a profiler or autocast was switched on in the run
   // Of all steps of a run:

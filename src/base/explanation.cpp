@@ -19,7 +19,7 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kOperandForm: return "its kernel does not support these sizes, strides or dtypes";
     case NotPrepared::kDiffers: return "its compiled kernel may give other bits";
     case NotPrepared::kFastEnough: return "LibTorch computes these operands as fast as a compiled kernel";
-    case NotPrepared::kNoCode: return "the compiler of kernels refused its code";
+    case NotPrepared::kNoCode: return "its code could not be compiled";
     case NotPrepared::kGaveUp: return "its operands changed in every run, so preparing gained nothing";
     case NotPrepared::kGradients: return "a call recorded gradients or had a sparse, quantized or wrapped argument";
     case NotPrepared::kObserved: return "in a run, a profiler or autocast had to see single operators";
@@ -45,7 +45,7 @@ const char* remedy_for(NotPrepared reason) {
              "(docs/kernels.md)";
     case NotPrepared::kDiffers: return "leave Options::exact off where the operators' own bits are not needed";
     case NotPrepared::kFastEnough: return "none";
-    case NotPrepared::kNoCode: return "none; `sconce dump --format kernel` shows the code and the compiler's words";
+    case NotPrepared::kNoCode: return "`sconce dump --format kernel` shows the code and the compiler's words";
     case NotPrepared::kGaveUp: return "none: views whose sizes differ in each call are faster unprepared";
     case NotPrepared::kGradients:
       return "call under c10::NoGradGuard or c10::InferenceMode, on the command line with --no-grad";

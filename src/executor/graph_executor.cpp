@@ -305,8 +305,7 @@ Explanation GraphExecutor::Impl::explain() const {
   {
     const PlanCache<SpecEntry>::Guard guard(cache_);
     cache_.for_each(guard, [&](SpecWords words, const SpecEntry& entry) {
-      const std::vector<RefusalExplanation> refusals = entry->refusals();
-      explanation.refusals.insert(explanation.refusals.end(), refusals.begin(), refusals.end());
+      entry->add_refusals(explanation.refusals);
       if (const CountedPlan* own = entry->plan()) {
         explanation.plans.push_back(explain_plan(*own, {describe_spec(words)}));
         add_constants(*own->plan);

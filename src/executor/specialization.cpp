@@ -13,7 +13,9 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <exception>
+#include <tuple>
 #include <utility>
 
 namespace sconce {
@@ -47,9 +49,14 @@ std::string Specialization::why_not() const {
   return !why_not_.empty() ? why_not_ : is_wanted_ ? "it ran once" : "its plan is being compiled";
 }
 
-std::vector<RefusalExplanation> Specialization::refusals() const {
+void Specialization::add_refusals(std::vector<RefusalExplanation>& all) const {
+  const auto key = [](const RefusalExplanation& each) { return std::tie(each.what, each.reason, each.node, each.source); };
   const std::lock_guard<std::mutex> lock(mutex_);
-  return refusals_;
+  for (const RefusalExplanation& refusal : refusals_) {
+    if (std::ranges::find(all, key(refusal), key) == all.end()) {
+      all.push_back(refusal);
+    }
+  }
 }
 
 namespace {

@@ -64,8 +64,9 @@ class Specialization {
 
   // Why there is no plan (yet).
   std::string why_not() const;
-  // The passes that failed, or the failure of the compile.
-  std::vector<RefusalExplanation> refusals() const;
+  // Adds the passes that failed, or the failure of the compile, to `all` if they are not there: compiled kernels, for
+  // example, are refused to each plan alike.
+  void add_refusals(std::vector<RefusalExplanation>& all) const;
 
  private:
   std::atomic<const CountedPlan*> published_{nullptr};

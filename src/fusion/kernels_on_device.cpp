@@ -1,5 +1,6 @@
 #include "fusion/kernels_on_device.h"
 
+#include "fusion/cpu/cpu_kernels.h"
 #include "fusion/cuda/cuda_nests.h"
 #include "fusion/group_compilers.h"
 #include "fusion/program/kernel_width.h"
@@ -60,8 +61,10 @@ class DeviceCompilers {
 
 Expected<const GroupCompiler*> kernels_on(c10::Device device, bool is_blocking) {
   if (device.is_cpu()) {
-    if (std::string why = why_no_kernels(); !why.empty()) {
-      return Refusal::because(std::move(why));
+    for (const auto& why_none : {why_no_kernels, why_no_kernel_compiler}) {
+      if (std::string why = why_none(); !why.empty()) {
+        return Refusal::because(std::move(why));
+      }
     }
     return is_blocking ? &blocking_kernels() : &background_kernels();
   }

@@ -2,6 +2,10 @@
 
 #include "base/shared_library.h"
 
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <string>
 
 namespace sconce {
@@ -13,23 +17,35 @@ using MakeCompiler = KernelCompiler* (*)(int interface_version, std::string* rea
 constexpr const char* kLibrary = "libsconce_llvm.so";
 constexpr const char* kEntryPoint = "sconce_kernel_compiler";
 
-Expected<KernelCompiler*> load_compiler() {
+std::atomic<bool> could_not_load{false};
+
+std::string path_of_library() {
   const std::string directory = directory_of_code(reinterpret_cast<const void*>(&cpu_kernel_compiler));
-  const std::string path = directory.empty() ? kLibrary : directory + "/" + kLibrary;
+  return directory.empty() ? kLibrary : directory + "/" + kLibrary;
+}
+
+Expected<KernelCompiler*> load_library() {
   // Not global, because the process may have another LLVM.
-  const auto library = open_library(path);
+  const auto library = open_library(path_of_library());
   if (!library) {
-    return Refusal::because("sconce's CPU code generator cannot be loaded (" + library.refusal().reason +
-                            "); it lies beside libsconce.so and, built without LLVM's archives, needs libLLVM 19");
+    return library.refusal();
   }
   const auto make = reinterpret_cast<MakeCompiler>(library->symbol(kEntryPoint));
   if (make == nullptr) {
-    return Refusal::because(path + " is not sconce's code generator: it has no " + kEntryPoint);
+    return Refusal::because(std::string("it is not sconce's code generator: it has no ") + kEntryPoint);
   }
   std::string reason;
   KernelCompiler* compiler = make(kKernelInterfaceVersion, &reason);
-  if (compiler == nullptr) {
-    return Refusal::because(path + ": " + reason);
+  return compiler != nullptr ? Expected<KernelCompiler*>(compiler) : Refusal::because(reason);
+}
+
+Expected<KernelCompiler*> load_compiler() {
+  auto compiler = load_library();
+  if (!compiler) {
+    compiler = Refusal::because(std::string(kLibrary) + ": " + compiler.refusal().reason +
+                                "; put the library beside libsconce.so, or install sconce again");
+    could_not_load = true;
+    TORCH_WARN("sconce: no kernels are compiled, and models run without them: ", compiler.refusal().reason);
   }
   return compiler;
 }
@@ -39,6 +55,15 @@ Expected<KernelCompiler*> load_compiler() {
 Expected<KernelCompiler*> cpu_kernel_compiler() {
   static const auto& compiler = *new Expected<KernelCompiler*>(load_compiler());  // jobs may outlive static objects
   return compiler;
+}
+
+std::string why_no_kernel_compiler() {
+  static const bool is_missing = access(path_of_library().c_str(), R_OK) != 0;
+  if (!is_missing && !could_not_load) {
+    return {};
+  }
+  const auto compiler = cpu_kernel_compiler();
+  return compiler ? std::string() : compiler.refusal().reason;
 }
 
 Expected<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel) {

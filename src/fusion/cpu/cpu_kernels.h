@@ -6,6 +6,7 @@
 #include "fusion/program/kernel_code.h"
 
 #include <memory>
+#include <string>
 
 namespace sconce {
 
@@ -13,7 +14,11 @@ namespace sconce {
 // Thread-safe.
 Expected<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel);
 
-// The code generator itself; loads it.
+// The code generator itself; loads it. If it cannot be loaded, the first call warns (TORCH_WARN).
 Expected<KernelCompiler*> cpu_kernel_compiler();
+
+// Returns why there is no code generator, as far as that is known without loading it: its file is missing, or it could not
+// be loaded before. Empty if nothing is known.
+std::string why_no_kernel_compiler();
 
 }  // namespace sconce

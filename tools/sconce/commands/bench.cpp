@@ -6,6 +6,7 @@
 #include "tools/sconce/bench/step_profile.h"
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/interruption.h"
@@ -184,6 +185,7 @@ int bench(const BenchOptions& options) {
     throw UserError("--train: the parameters of a frozen model take no gradients; leave out one of --train and --frozen");
   }
   contestants_of(options.against, options.train, settings);  // reports a wrong name before anything is measured
+  warn_of_missing_kernels(settings);
   if (!options.html.empty()) {
     expect_writable(options.html);
   }
@@ -248,7 +250,7 @@ int bench(const BenchOptions& options) {
 
 void add_bench_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<BenchOptions>();
-  options->versions = app.version();
+  options->versions = program_versions();
   CLI::App& command = add_command(app, chosen, "bench", "Time sconce and LibTorch's executors side by side", options, bench,
                                   /*writes_trace=*/true);
   command.add_option("MODEL", options->models, "models; each gets a table")->required();

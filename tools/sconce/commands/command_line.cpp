@@ -2,6 +2,7 @@
 
 #include "ir/dump.h"
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/report/command_line_page.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
@@ -44,6 +45,11 @@ std::string footer() {
   text += "    all       everything\n";
   text += "  SCONCE_VERIFY=1           checks every graph after every pass";
   return text;
+}
+
+std::string version_text() {
+  const std::string why_no_kernels = why_no_cpu_kernels();
+  return program_versions() + "\nkernels: " + (why_no_kernels.empty() ? "available" : "unavailable: " + why_no_kernels);
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -120,8 +126,7 @@ int run(const std::vector<std::string>& arguments) {
   CLI::App app("sconce runs and trains TorchScript models, and compares itself with LibTorch.", "sconce");
   Action chosen;
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION),
-                       "print the versions and exit");
+  app.set_version_flag("--version", version_text, "print the versions, whether kernels can be compiled, and exit");
   app.get_formatter()->column_width(34);
   add_run_command(app, chosen);
   add_check_command(app, chosen);
@@ -165,6 +170,8 @@ int run(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
+
+std::string program_versions() { return "sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION; }
 
 int run_command_line(const std::vector<std::string>& arguments) {
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();

@@ -19,6 +19,9 @@ void add_op_command(CLI::App& app, Action& chosen);
 void add_passes_command(CLI::App& app, Action& chosen);
 void add_replay_command(CLI::App& app, Action& chosen);
 
+// Returns "sconce 0.1.0, LibTorch 2.11.0".
+std::string program_versions();
+
 inline const CommonOptions& common_of(const CommonOptions& options) { return options; }
 template <typename Options>
 const CommonOptions& common_of(const Options& options) {

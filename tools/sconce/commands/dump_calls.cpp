@@ -2,6 +2,7 @@
 
 #include "base/exception_message.h"
 #include "tools/sconce/check/gradients.h"
+#include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/memory_picture.h"
 #include "tools/sconce/ui/nearest_name.h"
@@ -107,9 +108,11 @@ std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, con
   add_kernels_of_training(kernels, module, call, arguments, device);
   warn_of_failed_passes(failed_passes(module, call.method));
   if (kernels.empty()) {
-    throw RefusedError("--format kernel: no kernel was made; " + call.method +
-                       " has no adjacent pointwise operators that kernels compute, or this machine has no kernels; "
-                       "'sconce explain' says more");
+    const std::string why = device.is_cpu() ? why_no_cpu_kernels() : "";
+    throw RefusedError("--format kernel: no kernel was made; " +
+                       (why.empty() ? call.method + " has no adjacent pointwise operators that kernels compute, or this "
+                                                    "machine has no kernels; 'sconce explain' says more"
+                                    : why));
   }
   return kernels;
 }

@@ -1,6 +1,7 @@
 // sconce explain: shows what the executor did with a model, and why.
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/explanation_text.h"
@@ -86,6 +87,7 @@ std::vector<std::string> describe_inputs(const torch::jit::Module& module, const
 
 int explain(const ExplainOptions& options) {
   const Options settings = prepare(options.common);
+  warn_of_missing_kernels(settings);
   const Module module = load_model(options.model, settings);
   const Call call = read_call(options.inputs, options.method);
   const std::vector<c10::IValue> arguments = fit_call(module.script_module(), call, options.common);

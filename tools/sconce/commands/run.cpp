@@ -1,6 +1,7 @@
 // sconce run: runs a model, and shows its result or writes it to a file.
 #include "base/exception_message.h"
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/number_format.h"
@@ -143,6 +144,7 @@ void print_timing(const Json& json) {
 
 int run(const RunOptions& options) {
   const Options settings = prepare(options.common);
+  warn_of_missing_kernels(settings);
   if (!options.output.empty()) {
     expect_writable(options.output);
   }

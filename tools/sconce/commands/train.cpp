@@ -1,5 +1,6 @@
 // sconce train: trains a model on a file of examples.
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/train/loop.h"
@@ -126,6 +127,7 @@ int train(const TrainCommand& command) {
       command.resume.empty() ? std::nullopt : std::optional(read_checkpoint(command.resume));
   const TrainSettings settings = settings_for(command, checkpoint);
   const Options options = prepare_for(command, settings);
+  warn_of_missing_kernels(options);
   const Module module = load_model(command.model, options);
   expect_method(module.script_module(), "forward");
   const bool trains = module.script_module().is_training();
@@ -220,7 +222,7 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
 
 void add_train_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<TrainCommand>();
-  options->versions = app.version();
+  options->versions = program_versions();
   CLI::App& command = add_command(app, chosen, "train", "Train a model on a file of examples", options, train);
   options->parser = &command;
   command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
