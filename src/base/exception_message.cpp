@@ -4,6 +4,7 @@
 
 #include <c10/util/Exception.h>
 #include <c10/util/Type.h>
+#include <c10/util/env.h>
 
 #include <algorithm>
 
@@ -56,7 +57,8 @@ std::string without_interpreter_frame(const std::string& text) {
 
 // Messages about damaged files quote them.
 std::string without_control_characters(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
   return text;
 }
 
@@ -112,6 +114,17 @@ std::string plain_message(const std::exception& failure) {
 
 std::string one_line_message(const std::exception& failure) {
   return without_trailing_blanks(first_line_of(plain_message(failure)));
+}
+
+void drop_frames(c10::Error& error) {
+  if (error.backtrace() == nullptr || c10::utils::check_env("TORCH_SHOW_CPP_STACKTRACES") == true) {
+    return;
+  }
+  c10::Error plain(error.msg(), nullptr, error.caller());
+  for (const std::string& context : error.context()) {
+    plain.add_context(context);
+  }
+  error = std::move(plain);  // assigns the base alone: the class stays
 }
 
 std::string joined_lines(std::string message) {

@@ -1,6 +1,8 @@
 // Messages of exceptions. Every error that quotes an exception uses one of these functions.
 #pragma once
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <string>
 
@@ -25,5 +27,21 @@ std::string joined_lines(std::string message);
 // Returns the essence of LibTorch's message about a file: its first line, without the places in LibTorch's code. May be
 // empty.
 std::string summarize_libtorch_error(const std::string& message);
+
+// Removes from `what()` LibTorch's stack of C++ frames, unless TORCH_SHOW_CPP_STACKTRACES=1. The error's class, message and
+// context stay.
+void drop_frames(c10::Error& error);
+
+// Returns what `call` returns. Drops the frames of an error of LibTorch that it throws. Every function of the public API
+// that may throw one to the user is called so.
+template <typename Call>
+decltype(auto) without_frames(const Call& call) {
+  try {
+    return call();
+  } catch (c10::Error& error) {
+    drop_frames(error);
+    throw;
+  }
+}
 
 }  // namespace sconce

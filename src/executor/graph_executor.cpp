@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "base/autocast.h"
+#include "base/exception_message.h"
 #include "base/tensors_in.h"
 #include "executor/executor_impl.h"
 #include "executor/explain_weights.h"
@@ -82,12 +83,16 @@ CompiledMethod compile_alone(std::unique_ptr<Graph> graph, const std::string& na
 
 GraphExecutor::GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                              std::optional<c10::IValue> self)
-    : GraphExecutor(std::make_unique<Impl>(well_formed(std::move(graph), name), std::move(name), options, std::move(self),
-                                           CalleeTable::make(options))) {}
+    : GraphExecutor(without_frames([&] {
+        return std::make_unique<Impl>(well_formed(std::move(graph), name), std::move(name), options, std::move(self),
+                                      CalleeTable::make(options));
+      })) {}
 GraphExecutor::GraphExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GraphExecutor::~GraphExecutor() = default;
 
-void GraphExecutor::run(torch::jit::Stack& stack) { impl_->run(stack); }
+void GraphExecutor::run(torch::jit::Stack& stack) {
+  without_frames([&] { impl_->run(stack); });
+}
 void GraphExecutor::run_with_self(torch::jit::Stack& stack) { impl_->run_with_self(stack); }
 const std::string& GraphExecutor::name() const { return impl_->name(); }
 const Graph& GraphExecutor::graph() const { return impl_->graph(); }

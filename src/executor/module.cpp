@@ -1,6 +1,7 @@
 #include <sconce/module.h>
 
 #include "base/assert.h"
+#include "base/exception_message.h"
 #include "base/outside_inference_mode.h"
 #include "base/paged_memory.h"
 #include "base/tensors_in.h"
@@ -82,7 +83,8 @@ class Module::Impl {
   // Compiled methods of a frozen module do not observe changes of attributes.
   void expect_not_frozen(const char* action, const char* remedy) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_CHECK(!constants_, action, ": the module is frozen, its methods would not see it; ", remedy);
+    without_frames(
+        [&] { TORCH_CHECK(!constants_, action, ": the module is frozen, its methods would not see it; ", remedy); });
   }
 
   // Whoever has the weights may write them at any time, also while pages leave.
@@ -152,14 +154,16 @@ class Module::Impl {
 
 c10::IValue Module::run_method(const std::string& name, std::vector<c10::IValue> arguments,
                                const Kwargs& keyword_arguments) const {
-  const Impl::Method& method = impl_->method(name);
-  arguments.insert(arguments.begin(), impl_->script_module_._ivalue());
-  if (!method.takes(arguments, keyword_arguments)) {
-    // Checks types, fills in defaults, and reports errors in LibTorch's words.
-    method.schema.checkAndNormalizeInputs(arguments, keyword_arguments);
-  }
-  method.executor->run_with_self(arguments);
-  return std::move(arguments.front());
+  return without_frames([&] {
+    const Impl::Method& method = impl_->method(name);
+    arguments.insert(arguments.begin(), impl_->script_module_._ivalue());
+    if (!method.takes(arguments, keyword_arguments)) {
+      // Checks types, fills in defaults, and reports errors in LibTorch's words.
+      method.schema.checkAndNormalizeInputs(arguments, keyword_arguments);
+    }
+    method.executor->run_with_self(arguments);
+    return std::move(arguments.front());
+  });
 }
 
 // Like torch::jit::Module::operator(): a pre-hook may replace the arguments, a hook the result.
@@ -186,7 +190,9 @@ c10::IValue Module::forward(std::vector<c10::IValue> arguments, const Kwargs& ke
   return result;
 }
 
-GraphExecutor& Module::method(const std::string& name) const { return *impl_->method(name).executor; }
+GraphExecutor& Module::method(const std::string& name) const {
+  return without_frames([&]() -> GraphExecutor& { return *impl_->method(name).executor; });
+}
 
 bool Module::has_method(const std::string& name) const { return impl_->script_module_.find_method(name).has_value(); }
 
@@ -233,10 +239,12 @@ Module accelerate(torch::jit::Module script_module, const Options& options) {
 }
 
 Module load(const std::string& path, const Options& options) {
-  if (options.device()) {
-    make_available(*options.device());
-  }
-  return accelerate(load_script_module(path, options.device(), options.frozen() && options.page_out_weights()), options);
+  return without_frames([&] {
+    if (options.device()) {
+      make_available(*options.device());
+    }
+    return accelerate(load_script_module(path, options.device(), options.frozen() && options.page_out_weights()), options);
+  });
 }
 
 }  // namespace sconce

@@ -1,5 +1,6 @@
 #include "plan/run_plan.h"
 
+#include "base/exception_message.h"
 #include "ir/text/print.h"
 #include "plan/intra_op_threads.h"
 #include "plan/timeline/step_timer.h"
@@ -123,7 +124,8 @@ std::string describe_failure(const Node* node) {
   if (node == nullptr) {
     return "in no operator";
   }
-  std::string text = "in " + print_node_line(*node);
+  const std::string place = node->location() ? node->location()->file_line_column() : std::string();
+  std::string text = "in " + print_node_line(*node) + (place.empty() ? "" : " # " + place);
   const std::string frames = frames_of(node);
   text += frames.empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + frames;
   while (text.back() == '\n') {
@@ -173,9 +175,10 @@ void run_plan(FrameLease& lease, torch::jit::Stack& stack, AutogradUse autograd)
     throw;
   } catch (c10::Error& error) {
     error.add_context(describe_failure(failed_node(plan, frame)));
+    drop_frames(error);
     throw;
   } catch (const std::exception& error) {
-    TORCH_CHECK(false, error.what(), "\n", describe_failure(failed_node(plan, frame)));
+    throw c10::Error(c10::str(error.what(), "\n", describe_failure(failed_node(plan, frame))));
   }
   // The last step left the outputs on the frame's stack.
   for (c10::IValue& output : frame.stack) {

@@ -40,5 +40,25 @@ TEST(ExceptionMessage, OfATracedModelIsWithoutItsFrames) {
   EXPECT_EQ(plain_message(raised), "could not create a primitive (12): none");
 }
 
+TEST(ExceptionMessage, LosesTheFramesAndKeepsClassAndContext) {
+  try {
+    without_frames([] {
+      try {
+        TORCH_CHECK_INDEX(false, "index 3 is out of range");
+      } catch (c10::Error& error) {
+        EXPECT_NE(std::string(error.what()).find("Exception raised from"), std::string::npos);
+        error.add_context("in %1 : Tensor");
+        error.add_context("in forward");
+        throw;
+      }
+    });
+    FAIL();
+  } catch (const c10::IndexError& error) {
+    EXPECT_STREQ(error.what(), error.what_without_backtrace());
+    EXPECT_STREQ(error.what(), "index 3 is out of range\n  in %1 : Tensor\n  in forward");
+    EXPECT_EQ(error.context().size(), 2);
+  }
+}
+
 }  // namespace
 }  // namespace sconce

@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include <algorithm>
+#include <functional>
 #include <thread>
 
 namespace sconce {
@@ -124,6 +126,47 @@ TEST(Module, AnAuthorsExceptionKeepsItsWordsAndTheModuleWorksOn) {
   const Module module = make();
   EXPECT_THAT(message_of([&] { module.run_method("fail", {at::ones({1}), true}); }), HasSubstr("the author's words"));
   EXPECT_TRUE(agree(module.run_method("fail", {at::ones({1}), false}), at::ones({1})));
+}
+
+// Returns `what()` of the error that `call` throws, which must be an E.
+template <typename E>
+std::string what_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Its first line says what failed where. LibTorch's errors end with a stack of C++ frames; these do not.
+TEST(Module, WhatSaysReasonAndPlaceWithoutFramesOfTheBuild) {
+  const Module module = accelerate(module_of("def forward(self, x, i: int):\n    return torch.mm(x, x).select(0, i)\n"));
+  const std::vector<std::string> all = {
+      what_of<c10::Error>([&] {
+        module.forward({at::ones({2, 3}), 0});
+      }),
+      what_of<c10::IndexError>([&] {
+        module.forward({at::ones({2, 2}), 5});
+      }),
+      what_of<c10::Error>([&] { module.forward({}); }),
+      what_of<c10::Error>([&] { module.run_method("no_such_method", {}); }),
+      what_of<c10::Error>([&] { module.method("no_such_method"); }),
+      what_of<c10::Error>([] { load("no/such/file.pt"); }),
+      what_of<c10::Error>([] { GraphExecutor(nullptr, "f", Options()); }),
+  };
+  for (const std::string& what : all) {
+    EXPECT_THAT(what, ::testing::Not(HasSubstr("Exception raised from"))) << what;
+    EXPECT_THAT(what, ::testing::Not(HasSubstr("frame #"))) << what;
+    EXPECT_THAT(what, ::testing::Not(HasSubstr(".cpp"))) << what;
+  }
+  EXPECT_THAT(first_line(all[0]), ::testing::AllOf(HasSubstr("mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)"),
+                                                   HasSubstr("aten::mm("), ::testing::ContainsRegex(" # .*:2:[0-9]+")));
+  EXPECT_THAT(first_line(all[1]), ::testing::AllOf(HasSubstr("out of range"), ::testing::ContainsRegex(" # .*:2:[0-9]+")));
+  EXPECT_EQ(std::count(all[5].begin(), all[5].end(), '\n'), 0) << all[5];
 }
 
 TEST(Module, ParametersAreTheScriptModulesOwn) {

@@ -25,9 +25,10 @@ std::string last_line_after(const std::string& text, const std::string& begin) {
   return found;
 }
 
-// Finds "in %5 : Tensor = aten::linear(…)" in an operator's error, "node: …" in a refusal.
+// Finds "in %5 : Tensor = aten::linear(…) # model.py:12:8" in an operator's error, "node: …" in a refusal.
 std::string node_in(const std::string& message) {
-  const std::string raised_in = last_line_after(message, "in %");
+  std::string raised_in = last_line_after(message, "in %");
+  raised_in.erase(std::min(raised_in.rfind(" # "), raised_in.size()));
   return raised_in.empty() ? last_line_after(message, "node: ") : "%" + raised_in;
 }
 
