@@ -100,6 +100,9 @@ if(SCONCE_CCACHE AND SCONCE_CCACHE_PROGRAM)
 endif()
 # Messages and assertions name src/ir/graph.cpp, wherever the tree lies.
 target_compile_options(SconceFlags INTERFACE "-fmacro-prefix-map=${_source_prefix}/=")
+if(SCONCE_UNITY)  # CMake's unity sources include absolute paths
+  target_compile_options(SconceFlags INTERFACE "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+endif()
 
 # ---- code that sees LibTorch -------------------------------------------------------------------
 add_library(SconceTorchCode INTERFACE)
