@@ -55,6 +55,17 @@ class Module::Impl {
       }
       return takes;
     }
+
+    // LibTorch's check looks for missing arguments first, so that a misspelled one would be missing, and counts the module.
+    void expect_names_and_count(const std::vector<c10::IValue>& arguments, const Kwargs& keyword_arguments) const {
+      TORCH_CHECK(arguments.size() <= takes_tensor.size(), "Expected at most ", takes_tensor.size() - 1,
+                  " argument(s) for operator '", name, "', but received ", arguments.size() - 1,
+                  " argument(s). Declaration: ", schema);
+      for (const auto& [keyword, value] : keyword_arguments) {
+        TORCH_CHECK(schema.argumentIndexWithName(keyword), "Unknown keyword argument '", keyword, "' for operator '", name,
+                    "'. Schema: ", schema);
+      }
+    }
   };
 
   // Methods are found without a lock: they live as long as the module, in a list that only grows.
@@ -159,6 +170,7 @@ c10::IValue Module::run_method(const std::string& name, std::vector<c10::IValue>
     arguments.insert(arguments.begin(), impl_->script_module_._ivalue());
     if (!method.takes(arguments, keyword_arguments)) {
       // Checks types, fills in defaults, and reports errors in LibTorch's words.
+      method.expect_names_and_count(arguments, keyword_arguments);
       method.schema.checkAndNormalizeInputs(arguments, keyword_arguments);
     }
     method.executor->run_with_self(arguments);

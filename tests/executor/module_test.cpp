@@ -169,6 +169,35 @@ TEST(Module, WhatSaysReasonAndPlaceWithoutFramesOfTheBuild) {
   EXPECT_EQ(std::count(all[5].begin(), all[5].end(), '\n'), 0) << all[5];
 }
 
+TEST(Module, AWrongKeywordIsNamedInLibTorchsWords) {
+  const Module module = accelerate(module_of("def forward(self, x, y: int = 1):\n    return x * y\n"));
+  EXPECT_THAT(what_of<c10::Error>([&] {
+                module.forward({at::ones({2})}, {{"z", 2}});
+              }),
+              ::testing::StartsWith("Unknown keyword argument 'z' for operator 'forward'. Schema: forward("));
+  EXPECT_THAT(what_of<c10::Error>([&] {
+                module.forward({}, {{"z", at::ones({2})}});
+              }),
+              ::testing::StartsWith("Unknown keyword argument 'z' for operator 'forward'. Schema: forward("));
+  EXPECT_THAT(what_of<c10::Error>([&] {
+                module.forward({at::ones({2})}, {{"x", at::ones({2})}});
+              }),
+              ::testing::StartsWith("Argument 'x' specified both as positional and keyword argument"));
+  EXPECT_THAT(what_of<c10::Error>([&] {
+                module.forward({}, {{"y", 2}});
+              }),
+              ::testing::StartsWith("forward() is missing value for argument 'x'"));
+}
+
+TEST(Module, ArgumentsAreCountedWithoutTheModule) {
+  const Module module = accelerate(module_of("def forward(self, x):\n    return x\n"));
+  EXPECT_THAT(what_of<c10::Error>([&] {
+                module.forward({at::ones({2}), 1});
+              }),
+              ::testing::StartsWith("Expected at most 1 argument(s) for operator 'forward', but received 2 argument(s). "
+                                    "Declaration: forward("));
+}
+
 TEST(Module, ParametersAreTheScriptModulesOwn) {
   const at::Tensor weight = at::ones({2}).requires_grad_(true);
   const Module module = accelerate(module_of("def forward(self, x):\n    return (x * self.w).sum()\n", {{"w", weight}}));
