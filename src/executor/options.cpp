@@ -5,7 +5,12 @@
 namespace sconce {
 
 Options& Options::device(const std::string& name) {
-  device_ = c10::Device(name);
+  try {
+    device_ = c10::Device(name);
+  } catch (const c10::Error&) {
+    // LibTorch's message lists all kinds of devices that it has names for.
+    throw c10::Error("no device '" + name + "'; there are cpu, cuda and cuda:N");
+  }
   return *this;
 }
 

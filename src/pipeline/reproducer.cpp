@@ -51,7 +51,10 @@ Reproducer read_reproducer(const std::string& path) {
     take("library", reproducer.library);
     take("problem", reproducer.problem);
   }
-  TORCH_CHECK(!reproducer.pass.empty(), path, ": is no reproducer: no line says `# pass: NAME`");
+  TORCH_CHECK(!reproducer.pass.empty(), path,
+              ": is no reproducer, which is the file sconce-PASS-PID-N.ir that sconce writes when a pass of yours fails: no "
+              "line at its head "
+              "says `# pass: NAME`");
   const std::vector<c10::IValue> constants = read_graph_constants(path);
   reproducer.graph = parse(text, {.constants = &constants});
   return reproducer;

@@ -13,6 +13,7 @@
 #include <sconce/module.h>
 
 #include <ATen/ATen.h>
+#include <caffe2/serialize/inline_container.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/api/function_impl.h>
@@ -88,6 +89,21 @@ TEST(Load, TakesModelsOfAnyNameAndTensorsWithoutData) {
   EXPECT_THAT(message_of([&] { load(path, Options().device("cpu")); }),
               AllOf(StartsWith(path + ": has tensors on the meta device"), HasSubstr("come to cpu")));
   std::filesystem::remove_all(folder);
+}
+
+TEST(Load, SaysThatAFileIsOfTorchExport) {
+  const auto path = std::filesystem::temp_directory_path() / ("sconce-load-" + std::to_string(getpid()) + ".pt2");
+  {
+    caffe2::serialize::PyTorchStreamWriter writer(path.string());
+    writer.writeRecord("archive_format", "pt2", 3);
+    writer.writeRecord("models/model.json", "{}", 2);
+    writer.writeEndOfFile();
+  }
+  const std::string expected = path.string() + ": written by torch.export, not ";
+  EXPECT_EQ(message_of([&] { load(path.string()); }),
+            expected + "a TorchScript model; write the model with torch.jit.script(model).save(path)");
+  EXPECT_THAT(message_of([&] { load_arguments(path.string()); }), StartsWith(expected + "a file of arguments; "));
+  std::filesystem::remove(path);
 }
 
 TEST(LoadArguments, GivesTheElementsOfATupleAndASingleValueAsOne) {

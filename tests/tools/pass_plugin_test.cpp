@@ -142,7 +142,9 @@ TEST(CommandLineReplay, FindsAPassThatWorksNow) {
 TEST(CommandLineReplay, ExplainsWhatItCannotReplay) {
   const ScratchFolder scratch;
   expect_usage_error({"replay", "nowhere.ir"}, "nowhere.ir: cannot be read");
-  expect_usage_error({"replay", scratch.write("a.ir", "graph():\n  return ()\n")}, "is no reproducer");
+  expect_usage_error(
+      {"replay", scratch.write("a.ir", "graph():\n  return ()\n")},
+      "is no reproducer, which is the file sconce-PASS-PID-N.ir that sconce writes when a pass of yours fails");
   expect_usage_error({"replay", scratch.write("b.ir", "# pass: mine\ngraph():\n  return ()\n")},
                      "the pass 'mine' is in no library that is loaded");
   const ProgramResult malformed = sconce({"replay", scratch.write("c.ir", "# pass: mine\ngraph():\n  return (%x)\n")});

@@ -3,6 +3,9 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/optim/lbfgs.h>
+
+#include <string>
 
 namespace sconce::testing {
 namespace {
@@ -20,6 +23,18 @@ TEST(TrainStep, TrainsLikeALoopOfLibTorch) {
                                           << (explanation.reasons.empty() ? "" : explanation.reasons.front().first);
       EXPECT_EQ(explanation.plans.size(), 1U) << source;
     }
+  }
+}
+
+TEST(TrainStep, RefusesAnOptimizerThatNeedsAClosure) {
+  const torch::jit::Module module = two_layers(kMlp);
+  torch::optim::LBFGS lbfgs(parameters_of(module));
+  const TrainStep::Loss loss = [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); };
+  try {
+    TrainStep(accelerate(module), loss, lbfgs);
+    FAIL();
+  } catch (const c10::Error& error) {
+    EXPECT_NE(std::string(error.what_without_backtrace()).find("LBFGS evaluates the loss several times"), std::string::npos);
   }
 }
 
@@ -195,7 +210,8 @@ TEST(TrainStep, LeavesParametersAloneWhenAStepFails) {
   step({at::randn({4, 8})}, {at::randn({4, 8})});
   EXPECT_FALSE(at::equal(module.attr("a_weight").toTensor(), before));
   EXPECT_FALSE(module.attr("a_weight").toTensor().grad().defined());
-  TrainStep no_loss(accelerate(module), [](const at::Tensor& y, const at::Tensor&) { return y.detach().sum(); }, *optimizer);
+  TrainStep no_loss(
+      accelerate(module), [](const at::Tensor& y, const at::Tensor&) { return y.detach().sum(); }, *optimizer);
   EXPECT_THROW(no_loss({at::randn({4, 8})}, {at::randn({4, 8})}), c10::Error);
 }
 

@@ -121,6 +121,15 @@ std::optional<std::string> python_class_of(const ZipFile& zip, const std::string
   return python_class;
 }
 
+// Asks whether torch.export.save wrote the file, a .pt2. Before PyTorch 2.8, its entries stood in no folder.
+bool is_exported_program(const ZipFile& zip) {
+  const std::vector<ZipEntry>& entries = zip.entries();
+  const auto is_sign = [](const ZipEntry& entry) {
+    return entry.name.ends_with("/archive_format") || entry.name == "serialized_exported_program.json";
+  };
+  return std::any_of(entries.begin(), entries.end(), is_sign);
+}
+
 // LibTorch reads the version first, and leaks its reader if it rejects it.
 void check_version(const ZipFile& zip, const std::string& path, const std::string& root) {
   const ZipEntry* entry = zip.find(root + ".data/version");
@@ -172,6 +181,7 @@ CheckedArchive check_file(const std::string& path, const std::string& what, cons
   TORCH_CHECK(is_zip, path, ": not ", what, " (", is_zip ? "" : describe_no_zip(bytes), "); ", remedy);
   try {
     const ZipFile zip(bytes, [&](Bytes part) { file.fetch(part); });
+    TORCH_CHECK(!is_exported_program(zip), path, ": written by torch.export, not ", what, "; ", remedy);
     const std::string root = root_of(zip);
     identify(zip, root);
     check_version(zip, path, root);

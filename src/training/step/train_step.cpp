@@ -17,6 +17,7 @@
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
@@ -135,7 +136,12 @@ class TrainStep::Impl {
         update_(optimizer, module_.options()),
         options_(options),
         backwards_(module_.options()),
-        table_(module_.options().plan_cache_capacity()) {}
+        table_(module_.options().plan_cache_capacity()) {
+    TORCH_CHECK(
+        dynamic_cast<const torch::optim::LBFGS*>(&optimizer) == nullptr,
+        "TrainStep: torch::optim::LBFGS evaluates the loss several times in a step, through a closure, and a TrainStep "
+        "evaluates it once; use another optimizer, or call LBFGS::step with a closure of your own");
+  }
 
   at::Tensor run(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets) {
     const at::AutoGradMode with_gradients(true);
