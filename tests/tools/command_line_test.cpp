@@ -47,6 +47,9 @@ TEST(CommandLine, WrongUsageIsOneLine) {
   expect_usage_error({"run"}, "MODEL is required");
   expect_usage_error(run_mlp({"--inptus", "x"}), "no option --inptus; did you mean '--inputs'");
   expect_usage_error(run_mlp({"--threads", "0", "--input", "3"}), "--threads: must be from 1 to 1024, not 0");
+  expect_usage_error(run_mlp({"--threads", "four", "--input", "3"}),
+                     "--threads: must be a whole number from 1 to 1024, not four");
+  expect_usage_error({"check", model_file("mlp.pt"), "--rtol", "x"}, "--rtol: must be a number from 0 to ");
   expect_usage_error(run_mlp({"--seed", "x", "--input", "3"}), "--seed: must be a whole number, not x");
   expect_usage_error(run_mlp({"--repeat", "0", "--input", "3"}), "--repeat: must be from 1 to 1000000000, not 0");
   expect_usage_error(run_mlp({"--input", "3", "--inputs", "x"}), "--inputs excludes --input");
@@ -135,11 +138,13 @@ TEST(CommandLine, BadOptionFilesAndLibrariesAreExplained) {
   };
   expect_usage_error(with_options("{\"compil\": \"never\"}"), "no option 'compil'; did you mean 'compile'?");
   expect_usage_error(with_options("{\"compile\": 7}"), "'compile' must be");
-  expect_usage_error(with_options("{\"compile\":"), "not valid JSON");
+  expect_usage_error(with_options("{\"compile\":\n  nvr}"), ".json:2:4: not valid JSON: syntax error while parsing value");
   expect_usage_error(with_options("[]"), "must be a JSON object");
   expect_usage_error(run_mlp({"--options", "nowhere.json"}), "nowhere.json: no such file");
   expect_usage_error(run_mlp({"--ops-library", "nowhere.so"}), "nowhere.so: no such file");
   expect_usage_error(run_mlp({"--ops-library", scratch.write("text.so", "no library")}), "text.so: cannot be opened");
+  expect_usage_error(run_mlp({"--ops-library", plugin_file("other_version")}),
+                     "other_version.so: registers no operator and no class (--ops-library)");
 }
 
 TEST(CommandLine, CasesThatDoNotBelongToTheModelAreBadInput) {
@@ -244,10 +249,12 @@ TEST(CommandLineCheck, AgreesWithRecordedAnswersGradientsAndLibTorch) {
   }
 }
 
-TEST(CommandLineCheck, RefusesPlansThatAreNotMadeYet) {
+TEST(CommandLineCheck, ChecksTheHighestPlansInPlaceOfThoseThatAreNotMadeYet) {
   const ProgramResult result = sconce({"check", model_file("mlp.pt"), "--input", "float32[4,16]", "--plan", "tier2"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.err, "sconce: refused: this build of sconce makes no plans of tier2; it has: tier0, tier1\n");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err,
+            "sconce: note: this build of sconce makes no plans of tier2; checked are those of tier1, its highest\n");
+  EXPECT_THAT(result.out, HasSubstr("plans: tier1)"));
 }
 
 TEST(CommandLineCheck, TakesArgumentsInPlaceOfRecordedCalls) {

@@ -78,6 +78,11 @@ TEST(Spec, RefusesValuesThatTheDtypeDoesNotHave) {
   }
 }
 
+TEST(Spec, MemoryThatIsNotThereIsNamedWithItsSize) {
+  EXPECT_THAT(error_of("float32[1000000,1000000,1000]"),
+              ::testing::ContainsRegex(": not enough memory: it needs [0-9]+ GiB$"));
+}
+
 TEST(Spec, RangeLeavesOutItsEnd) {
   const at::Tensor ids = parsed("int64[1,1000]=0..3").toTensor();
   EXPECT_EQ(ids.min().item<int64_t>(), 0);

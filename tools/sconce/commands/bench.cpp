@@ -283,7 +283,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       ->type_name("OPTIMIZER");
   command.add_option("--threads", options->threads, "threads that call the one model at the same time (1)")
       ->type_name("N")
-      ->check(between(1, 1024));
+      ->check(whole_between(1, 1024));
   add_intra_op_option(command, options->common);
   command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")
       ->type_name("S")

@@ -43,7 +43,8 @@ std::string footer() {
             std::string(choice.help) + "\n";
   }
   text += "    all       everything\n";
-  text += "  SCONCE_VERIFY=1           checks every graph after every pass";
+  text += "  SCONCE_VERIFY=1           checks every graph after every pass\n";
+  text += "  SCONCE_KERNEL_CACHE=DIR   keeps compiled kernels in DIR, not in ~/.cache/sconce/kernels; off: nowhere";
   return text;
 }
 

@@ -46,7 +46,7 @@ void add_device_option(CLI::App& command, CommonOptions& options) {
 void add_intra_op_option(CLI::App& command, CommonOptions& options, const std::string& names) {
   command.add_option(names, options.intra_op, "threads inside one operator, LibTorch's and sconce's (as LibTorch chooses)")
       ->type_name("N")
-      ->check(between(1, kMaxThreads));
+      ->check(whole_between(1, kMaxThreads));
 }
 
 void add_autocast_option(CLI::App& command, CommonOptions& options) {
@@ -119,21 +119,29 @@ Options prepare(const CommonOptions& options) {
   return prepared;
 }
 
-CLI::Validator between(double least, double most) {
-  const auto check = [least, most](const std::string& text) -> std::string {
+namespace {
+
+// `kind`: what the option takes: "a number".
+CLI::Validator number_between(const char* kind, double least, double most) {
+  const auto check = [kind, least, most](const std::string& text) -> std::string {
     char* end = nullptr;
     const double number = std::strtod(text.c_str(), &end);
-    if (!text.empty() && *end == '\0' && number >= least && number <= most) {
+    const bool is_number = !text.empty() && *end == '\0';
+    if (is_number && number >= least && number <= most) {
       return "";
     }
     constexpr int kDigits = 12;  // no option's limit is longer
-    return "must be from " + ui::format_number(least, kDigits) + " to " + ui::format_number(most, kDigits) + ", not " + text;
+    return "must be " + (is_number ? std::string() : std::string(kind) + " ") + "from " + ui::format_number(least, kDigits) +
+           " to " + ui::format_number(most, kDigits) + ", not " + text;
   };
   return CLI::Validator(check, "");
 }
 
-std::string name_of(Tier tier) { return "tier" + std::to_string(static_cast<int>(tier)); }
+}  // namespace
 
-bool is_tier(const std::string& name) { return name == "tier0" || name == "tier1" || name == "tier2"; }
+CLI::Validator between(double least, double most) { return number_between("a number", least, most); }
+CLI::Validator whole_between(double least, double most) { return number_between("a whole number", least, most); }
+
+std::string name_of(Tier tier) { return "tier" + std::to_string(static_cast<int>(tier)); }
 
 }  // namespace sconce::cli

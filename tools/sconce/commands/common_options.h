@@ -48,10 +48,10 @@ Options prepare(const CommonOptions& options);
 
 // Checks a number on the command line: "--threads: must be from 1 to 1024, not 0".
 CLI::Validator between(double least, double most);
+// The same for options of whole numbers: "--threads: must be a whole number from 1 to 1024, not four".
+CLI::Validator whole_between(double least, double most);
 
 // The name of a tier on the command line: "tier0" for the generic plan.
 std::string name_of(Tier tier);
-// Whether the name is of a tier, one that no build makes yet included: "tier0" to "tier2".
-bool is_tier(const std::string& name);
 
 }  // namespace sconce::cli

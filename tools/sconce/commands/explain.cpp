@@ -120,7 +120,7 @@ void add_explain_command(CLI::App& app, Action& chosen) {
   add_input_options(command, options->inputs);
   command.add_option("--calls", options->calls, "calls before the question is asked (3)")
       ->type_name("N")
-      ->check(between(0, 1e9));
+      ->check(whole_between(0, 1e9));
   command.add_flag("--no-grad", options->no_grad,
                    "record nothing for gradients, as in inference, and as bench does unless --with-grad is given");
   command.add_flag("--steps", options->steps, "show the steps of every plan");

@@ -4,6 +4,10 @@
 #include "plan/device/libtorch_cuda.h"
 #include "tools/sconce/report/errors.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/runtime/operator.h>
+#include <torch/custom_class_detail.h>
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -22,6 +26,12 @@ bool needs_python(const std::string& path) {
     }
   }
   return false;
+}
+
+// Returns how many operators, and methods of classes, the process knows.
+size_t count_registered() {
+  return c10::Dispatcher::singleton().getAllOpNames().size() + torch::jit::getAllOperators().size() +
+         torch::customClassSchemasForBCCheck().size();
 }
 
 Expected<SharedLibrary> open_globally(const std::string& file) {
@@ -43,8 +53,15 @@ void open_ops_library(const std::string& path) {
   }
   // A path with a slash, so that the library search path is not used.
   const std::string file = std::filesystem::absolute(path).string();
+  const bool is_new = !loaded_library(file);
+  const size_t registered = count_registered();
   const auto library = open_globally(file);
   if (library) {
+    if (is_new && count_registered() == registered) {
+      throw UserError(path +
+                      ": registers no operator and no class (--ops-library); TORCH_LIBRARY registers them, in a library " +
+                      "that is linked with the same LibTorch");
+    }
     return;
   }
   if (needs_python(file)) {

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <set>
 
 namespace sconce::cli {
@@ -108,6 +109,20 @@ void set_option(Options& options, const std::string& key, const nlohmann::json& 
   }
 }
 
+// Returns "1:12: not valid JSON: syntax error while …" for "[json…] parse error at line 1, column 12: syntax error while …".
+std::string place_and_reason(const std::string& message) {
+  const std::string reason = " not valid JSON: ";
+  unsigned line = 0;
+  unsigned column = 0;
+  const size_t place = message.find("at line ");
+  const size_t end = message.find(": ", place);
+  if (place == std::string::npos || end == std::string::npos ||
+      std::sscanf(message.c_str() + place, "at line %u, column %u", &line, &column) != 2) {
+    return reason + message;
+  }
+  return std::to_string(line) + ":" + std::to_string(column) + ":" + reason + message.substr(end + 2);
+}
+
 }  // namespace
 
 nlohmann::json read_options_file(const std::string& path) {
@@ -123,7 +138,7 @@ nlohmann::json read_options_file(const std::string& path) {
   try {
     fields = nlohmann::json::parse(text, refuse_twice);
   } catch (const nlohmann::json::parse_error& failure) {
-    throw UserError(path + ": not valid JSON: " + failure.what());
+    throw UserError(path + ":" + place_and_reason(failure.what()));
   }
   if (!fields.is_object()) {
     throw UserError(path + ": must be a JSON object such as {\"compile\": \"never\"}");

@@ -189,10 +189,10 @@ void add_run_command(CLI::App& app, Action& chosen) {
   command.add_option("--output", options->output, "write the result; torch.load and --inputs read it")->type_name("FILE");
   command.add_option("--repeat", options->repeat, "calls, each with fresh copies of the arguments (1)")
       ->type_name("N")
-      ->check(between(1, 1e9));
+      ->check(whole_between(1, 1e9));
   command.add_option("--threads", options->threads, "threads that call the one module at the same time (1)")
       ->type_name("N")
-      ->check(between(1, 1024));
+      ->check(whole_between(1, 1024));
   command.add_flag("--no-grad", options->no_grad,
                    "record nothing for gradients, as in inference, and as bench does unless --with-grad is given");
   add_frozen_option(command, options->common);

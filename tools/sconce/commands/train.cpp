@@ -186,10 +186,10 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
   command.add_option("--optimizer", settings.optimizer, names(kOptimizerNames))->type_name("NAME");
   command.add_option("--epochs", settings.epochs, "passes over the data; with --resume, in total")
       ->type_name("N")
-      ->check(between(1, 1e9));
+      ->check(whole_between(1, 1e9));
   command.add_option("--batch", settings.batch, "examples of a call of the model (32)")
       ->type_name("N")
-      ->check(between(1, 1e9));
+      ->check(whole_between(1, 1e9));
   command.add_option("--lr", settings.lr, "learning rate (sgd, rmsprop and adagrad 0.01, adam and adamw 0.001)")
       ->type_name("X")
       ->check(between(0, 1e6));
@@ -211,7 +211,7 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
       ->check(between(1e-30, 1e30));
   command.add_option("--accumulate", settings.accumulate, "batches of a step of the optimizer, by their mean loss (1)")
       ->type_name("N")
-      ->check(between(1, 1e6));
+      ->check(whole_between(1, 1e6));
   command.add_option("--seed", settings.seed, "seed of the order of examples and of the model's random numbers (0)")
       ->type_name("N");
   command.add_flag("--no-shuffle", settings.no_shuffle, "take the examples in the order of the file in each epoch");
@@ -244,10 +244,10 @@ void add_train_command(CLI::App& app, Action& chosen) {
       .add_option("--checkpoint-every", options->checkpoint_every,
                   "also write a checkpoint every N steps (after epochs only)")
       ->type_name("N")
-      ->check(between(1, 1e9));
+      ->check(whole_between(1, 1e9));
   command.add_option("--max-steps", options->max_steps, "stop after N steps, with a checkpoint to go on from")
       ->type_name("N")
-      ->check(between(1, 1e9));
+      ->check(whole_between(1, 1e9));
   add_intra_op_option(command, options->common, "--intra-op,--threads");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_common_options(command, options->common);

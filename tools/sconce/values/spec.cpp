@@ -3,6 +3,7 @@
 #include "base/exception_message.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/nearest_name.h"
+#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/spec_dtypes.h"
 
 #include <ATen/ATen.h>
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -178,8 +180,17 @@ class SpecParser {
     try {
       return (accept('=') ? filled(dtype, sizes) : random(dtype, sizes)).to(dtype.dtype);
     } catch (const c10::Error& failure) {
-      fail(one_line_message(failure));  // out of range
+      fail(reason_of(one_line_message(failure)));
     }
+  }
+
+  // Returns what LibTorch says: that a value is out of range, or how much memory it could not allocate.
+  static std::string reason_of(const std::string& message) {
+    const std::string asked = "you tried to allocate ";
+    const size_t bytes = message.find(asked);
+    return bytes == std::string::npos ? message
+                                      : "not enough memory: it needs " +
+                                            ui::format_bytes(std::strtod(message.c_str() + bytes + asked.size(), nullptr));
   }
 
   at::Tensor random(const SpecDtype& dtype, at::IntArrayRef sizes) {
