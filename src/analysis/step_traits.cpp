@@ -67,12 +67,12 @@ std::optional<NotRecordable> find_wrong_device(const NodeDevices& devices, c10::
 std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effects, bool reads_host, c10::Device recorded) {
   return runs_another_graph(node)                           ? std::optional(NotRecordable::kRunsCode)
          : reads_host                                       ? std::optional(NotRecordable::kReadsHost)
+         : node.op().has_tag(at::Tag::cudagraph_unsafe)     ? std::optional(NotRecordable::kForbidden)
          : effects.unknown                                  ? std::optional(NotRecordable::kUnknownEffects)
          : effects.external || effects.state                ? std::optional(NotRecordable::kHostEffects)
          : reads_more_than_forms(node)                      ? std::optional(NotRecordable::kReadsMore)
          : node.op().has_tag(at::Tag::dynamic_output_shape) ? std::optional(NotRecordable::kSizesByElements)
          : node.op().may_change_sizes                       ? std::optional(NotRecordable::kChangesSizes)
-         : node.op().has_tag(at::Tag::cudagraph_unsafe)     ? std::optional(NotRecordable::kForbidden)
          : !works_on_device(node, effects)                  ? std::nullopt
          : copies_from_host(node)                           ? std::optional(NotRecordable::kSeveralDevices)
                                                             : find_wrong_device(devices_of(node), recorded);

@@ -169,6 +169,7 @@ c10::IValue with_each_tensor(const c10::IValue& value, c10::function_ref<at::Ten
     for (const c10::IValue& element : value.toTupleRef().elements()) {
       elements.push_back(with_each_tensor(element, visit));
     }
+    const IgnoredSizes ignored;  // LibTorch makes the type of a tuple without a name of the sizes of its elements
     const auto type = value.type()->expect<c10::TupleType>();
     return type->schema() != nullptr ? c10::ivalue::Tuple::createNamed(std::move(elements), type)
                                      : c10::ivalue::Tuple::create(std::move(elements));

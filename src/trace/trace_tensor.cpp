@@ -113,8 +113,10 @@ void TraceTensor::refuse_read() const {
 
 namespace {
 
+thread_local bool ignores_sizes = false;
+
 void pin(const SymbolicGeometry* geometry, const std::vector<c10::SymInt> SymbolicGeometry::* numbers) {
-  for (size_t i = 0; geometry != nullptr && i < (geometry->*numbers).size(); ++i) {
+  for (size_t i = 0; geometry != nullptr && !ignores_sizes && i < (geometry->*numbers).size(); ++i) {
     static_cast<void>((geometry->*numbers)[i].guard_int(__FILE__, __LINE__));
   }
 }
@@ -135,6 +137,9 @@ bool has_strides_of(const SymbolicGeometry& geometry, const std::vector<size_t>&
 }
 
 }  // namespace
+
+IgnoredSizes::IgnoredSizes() : outer_(std::exchange(ignores_sizes, true)) {}
+IgnoredSizes::~IgnoredSizes() { ignores_sizes = outer_; }
 
 at::IntArrayRef TraceTensor::sizes_custom() const {
   pin(geometry_.get(), &SymbolicGeometry::sizes);

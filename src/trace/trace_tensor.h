@@ -19,6 +19,18 @@ struct SymbolicGeometry {
   c10::SymInt offset;  // in the storage
 };
 
+// While one lives, nothing follows from the sizes that its thread reads as plain numbers: they are no guards.
+class IgnoredSizes {
+ public:
+  IgnoredSizes();
+  ~IgnoredSizes();
+  IgnoredSizes(const IgnoredSizes&) = delete;
+  IgnoredSizes& operator=(const IgnoredSizes&) = delete;
+
+ private:
+  const bool outer_;
+};
+
 // Stands for a value of the graph that a tracer writes, and holds the real tensor that operators compute with. Sizes,
 // strides and dtype are the real tensor's; where they are symbolic, a read of a plain number is a guard. Code that asks for
 // its memory gets the real tensor's, and the trace is refused: no number enters a trace unseen. Only memory without contents

@@ -142,7 +142,6 @@ class Tracer {
     at::Tensor traced;
     torch::autograd::Edge edge;  // invalid if it required no gradient
   };
-  void hand_back_form(const Argument& argument) const;
   class HandedOut;
   std::vector<Argument> arguments_;
   bool is_saved_ = false;  // inputs are tensors that nodes have saved, leaves among them
@@ -166,6 +165,8 @@ class Tracer {
 
 // Returns the tensor that a tensor of a trace computes with. Any other tensor is its own.
 at::Tensor real_of(const at::Tensor& tensor);
+// Gives an argument the sizes, strides and memory that a trace has given in place to the tensor that stands for it.
+void hand_back_form(const at::Tensor& argument, const at::Tensor& traced);
 // Replaces tensors and sizes of a trace, also those in lists, by what they are in this run.
 c10::IValue without_trace(const c10::IValue& value);
 

@@ -152,20 +152,18 @@ std::vector<at::Tensor> Tracer::handed_out(const std::vector<at::Tensor>& result
   return outside;
 }
 
-// Gives the argument the sizes, strides and memory that the trace has given it in place.
-void Tracer::hand_back_form(const Argument& argument) const {
-  const TraceTensor* traced = TraceTensor::of(argument.traced);
-  const at::Tensor& changed = traced->real();
-  if (changed.layout() == c10::kStrided && argument.real.layout() == c10::kStrided &&
-      (changed.sizes() != argument.real.sizes() || changed.strides() != argument.real.strides() ||
-       changed.storage_offset() != argument.real.storage_offset() || !changed.is_alias_of(argument.real))) {
-    argument.real.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
+void hand_back_form(const at::Tensor& argument, const at::Tensor& traced) {
+  const at::Tensor changed = real_of(traced);
+  if (changed.layout() == c10::kStrided && argument.layout() == c10::kStrided &&
+      (changed.sizes() != argument.sizes() || changed.strides() != argument.strides() ||
+       changed.storage_offset() != argument.storage_offset() || !changed.is_alias_of(argument))) {
+    argument.unsafeGetTensorImpl()->shallow_copy_from(changed.getIntrusivePtr());
   }
 }
 
 void Tracer::hand_back_gradient_edges() {
   for (const Argument& argument : arguments_) {
-    hand_back_form(argument);
+    hand_back_form(argument.real, argument.traced);
     if (argument.traced.is_leaf() && argument.real.is_leaf() && !argument.traced.grad().is_same(argument.real.grad())) {
       refuse("it changes the gradient of an argument");
       argument.real.mutable_grad() = argument.traced.grad().defined() ? real_of(argument.traced.grad()) : at::Tensor();

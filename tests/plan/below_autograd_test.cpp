@@ -18,13 +18,16 @@ at::Tensor triple_for_autograd(const at::Tensor& x) { return x * 3; }
 TORCH_LIBRARY(sconce_plan_test, library) {
   library.def("triple_of_autograd(Tensor x) -> Tensor");
   library.def("triple_of_both(Tensor x) -> Tensor");
+  library.def("pure_triple_of_both(Tensor x) -> Tensor", {at::Tag::pt2_compliant_tag});
 }
 TORCH_LIBRARY_IMPL(sconce_plan_test, Autograd, library) {
   library.impl("triple_of_autograd", triple_for_autograd);
   library.impl("triple_of_both", triple_for_autograd);
+  library.impl("pure_triple_of_both", triple_for_autograd);
 }
 TORCH_LIBRARY_IMPL(sconce_plan_test, CompositeExplicitAutograd, library) {
   library.impl("triple_of_both", [](const at::Tensor& x) { return x * 3; });
+  library.impl("pure_triple_of_both", [](const at::Tensor& x) { return x * 3; });
 }
 
 std::string graph_of_operator(const std::string& name) {
@@ -43,7 +46,8 @@ bool first_step_may_skip_autograd(const std::string& name, bool is_exact = false
 
 TEST(BelowAutograd, RunsOperatorsWithAKernelForTheBackend) {
   EXPECT_FALSE(first_step_may_skip_autograd("sconce_plan_test::triple_of_autograd"));
-  EXPECT_TRUE(first_step_may_skip_autograd("sconce_plan_test::triple_of_both"));
+  EXPECT_TRUE(first_step_may_skip_autograd("sconce_plan_test::pure_triple_of_both"));
+  EXPECT_FALSE(first_step_may_skip_autograd("sconce_plan_test::triple_of_both")) << "its kernel for autograd may have effects";
   EXPECT_TRUE(first_step_may_skip_autograd("aten::tanh")) << "a kernel of the CPU's";
   EXPECT_TRUE(first_step_may_skip_autograd("aten::square")) << "a composite kernel";
 }

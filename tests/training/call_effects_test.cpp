@@ -233,6 +233,21 @@ TEST(CallEffects, ComputeForces) {
   }
 }
 
+// A tuple has a type, which LibTorch makes of the sizes of its elements.
+TEST(CallEffects, LeaveSizesOfTuplesOpen) {
+  RecordedPair pair(forces(/*create_graph=*/true));
+  for (const int64_t atoms : {5, 5, 6, 6, 7, 8, 9, 10, 11}) {
+    const at::Tensor x = at::randn({atoms, 8});
+    const at::Tensor their_x = x.clone();
+    run_backward(pair.ours({x}), {});
+    run_backward(pair.theirs({their_x}), {});
+    expect_equal_state(x, their_x, std::to_string(atoms) + " atoms");
+    pair.expect_equal_gradients();
+  }
+  EXPECT_GE(pair.recorded().by_plan, 5U);
+  EXPECT_LE(pair.recorded().recorded, 2U);
+}
+
 TEST(CallEffects, MarkIntermediates) {
   RecordedPair pair(script(R"(
     strain = torch.zeros(8, 8)

@@ -32,6 +32,24 @@ def sizes(self: List[int], dim: List[int], keepdim: bool):
     return out
 )";
 
+constexpr std::string_view kNormSizes = R"(
+def sizes(self: List[int], ord: Any, dim: Optional[List[int]], keepdim: bool):
+    out: List[int] = []
+    for i in range(len(self)):
+        is_reduced = dim is None
+        if dim is not None:
+            is_reduced = len(dim) == 0
+            for d in dim:
+                if d == i or d + len(self) == i:
+                    is_reduced = True
+        if is_reduced:
+            if keepdim:
+                out.append(1)
+        else:
+            out.append(self[i])
+    return out
+)";
+
 constexpr std::string_view kSelectionBackward =
     "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)";
 constexpr std::string_view kExtremeBackward = R"(
@@ -88,6 +106,7 @@ return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, 
       {.name = "aten::isin", .overloads = {"Scalar_Tensor"}, .result = {.sizes = kNoSizes, .differs_on_meta = true}},
       {.name = "aten::kthvalue", .result = {.dtypes = {kFirst, kInt64}}, .backward = kSelectionBackward},
       {.name = "aten::linalg_vector_norm",
+       .result = {.sizes = kNormSizes},
        .backward = R"(
 length = restored(result, dim, keepdim, self.dim())
 return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, self / length),)

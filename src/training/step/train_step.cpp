@@ -5,7 +5,6 @@
 #include "base/tensors_in.h"
 #include "ir/graph.h"
 #include "ir/memory_types.h"
-#include "shapes/metadata_mutations.h"
 #include "trace/tracing_conditions.h"
 #include "trace/undone_writes.h"
 #include "training/step/train_trace.h"
@@ -36,9 +35,8 @@ bool may_change_containers(const AliasSets& sets, const Value& input) {
   return holds_lists_or_dicts(input) && (is_flat ? sets.may_be_written(input) : sets.may_be_written_within(input));
 }
 
-// Returns why calls of the method cannot be recorded with other tensors in the place of its arguments: it may change a list
-// or a dict that it is given, or the sizes or strides of a tensor. Null if it does neither; it may write elements of
-// tensors.
+// Returns why calls of the method cannot be recorded with other containers in the place of its arguments: it may change a
+// list or a dict that it is given. Null if it does not.
 const char* why_arguments_may_change(const Graph& graph) {
   const auto inputs = graph.inputs().slice(1);  // after the module
   const auto any_input = [&](const auto& changes) { return std::any_of(inputs.begin(), inputs.end(), changes); };
@@ -46,12 +44,6 @@ const char* why_arguments_may_change(const Graph& graph) {
     const AliasSets sets(graph);
     if (any_input([&](const Value* input) { return may_change_containers(sets, *input); })) {
       return "the module may change a list or a dict among its arguments";
-    }
-  }
-  if (may_change_sizes(graph)) {
-    const MetadataMutations mutations(graph);
-    if (any_input([&](const Value* input) { return mutations.contains(*input); })) {
-      return "the module may change the sizes or strides of an argument in place";
     }
   }
   return nullptr;

@@ -38,6 +38,7 @@ at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm
 void hand_back_autograd(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& traced,
                         const Module& module) {
   for (size_t i = 0; i < arguments.size(); ++i) {
+    hand_back_form(arguments[i], traced[i]);
     if (arguments[i].is_leaf() && traced[i].is_leaf() && arguments[i].requires_grad() != traced[i].requires_grad()) {
       arguments[i].set_requires_grad(traced[i].requires_grad());
     }
@@ -101,8 +102,8 @@ void TrainTrace::add_other_leaves(const at::Tensor& loss, const std::vector<at::
   std::vector<bool> is_reached(arguments.size(), false);
   for_each_in_history({loss}, {}, [&](torch::autograd::Node& node) {
     const auto* accumulation = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
-    if (accumulation == nullptr) {
-      return;
+    if (accumulation == nullptr || !accumulation->variable.requires_grad()) {
+      return;  // autograd drops the gradient of a leaf whose mark was taken back
     }
     const auto is_same = [&](const at::Tensor& leaf) { return leaf.is_same(accumulation->variable); };
     if (const auto argument = std::ranges::find_if(arguments, is_same); argument != arguments.end()) {
