@@ -47,7 +47,8 @@ bool first_step_may_skip_autograd(const std::string& name, bool is_exact = false
 TEST(BelowAutograd, RunsOperatorsWithAKernelForTheBackend) {
   EXPECT_FALSE(first_step_may_skip_autograd("sconce_plan_test::triple_of_autograd"));
   EXPECT_TRUE(first_step_may_skip_autograd("sconce_plan_test::pure_triple_of_both"));
-  EXPECT_FALSE(first_step_may_skip_autograd("sconce_plan_test::triple_of_both")) << "its kernel for autograd may have effects";
+  EXPECT_FALSE(first_step_may_skip_autograd("sconce_plan_test::triple_of_both"))
+      << "its kernel for autograd may have effects";
   EXPECT_TRUE(first_step_may_skip_autograd("aten::tanh")) << "a kernel of the CPU's";
   EXPECT_TRUE(first_step_may_skip_autograd("aten::square")) << "a composite kernel";
 }
