@@ -107,7 +107,7 @@ TEST(Op, AnUnresolvedNodeHasUnknownEffects) {
 TEST(Op, AnOperatorThatIsDefinedAgainHasARecordOfItsOwn) {
   const auto defined = [](const char* schema) {
     auto library = std::make_unique<torch::Library>(torch::Library::DEF, "sconce_again", std::nullopt, __FILE__, __LINE__);
-    library->def(schema);
+    library->def(schema, {at::Tag::pt2_compliant_tag});
     return library;
   };
   const auto record = [] { return &op_of(c10::Dispatcher::singleton().findSchemaOrThrow("sconce_again::f", "").schema()); };
@@ -118,6 +118,17 @@ TEST(Op, AnOperatorThatIsDefinedAgainHasARecordOfItsOwn) {
   library.reset();
   library = defined("f(Tensor(a!) x) -> Tensor");
   EXPECT_TRUE(record()->all_effects.any());
+}
+
+TEST(Op, AnOperatorOfALibraryMayHaveEffectsUnlessItsLibraryDeniesIt) {
+  torch::Library library(torch::Library::DEF, "sconce_foreign", std::nullopt, __FILE__, __LINE__);
+  library.def("counts(Tensor x) -> Tensor");
+  library.def("computes(Tensor x) -> Tensor", {at::Tag::pt2_compliant_tag});
+  const auto record = [](const char* name) {
+    return &op_of(c10::Dispatcher::singleton().findSchemaOrThrow(name, "").schema());
+  };
+  EXPECT_TRUE(record("sconce_foreign::counts")->all_effects.external);
+  EXPECT_FALSE(record("sconce_foreign::computes")->all_effects.any());
 }
 
 TEST(Op, ADelegateHasASchemaOfItsOwnTypes) {

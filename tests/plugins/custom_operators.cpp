@@ -15,7 +15,7 @@ std::vector<at::Tensor>& kept() {
 
 // Some operators keep what they get: a tap, a queue.
 TORCH_LIBRARY(sconce_test, library) {
-  library.def("twice(Tensor x) -> Tensor", [](const at::Tensor& x) { return x * 2; });
+  library.def("twice(Tensor x) -> Tensor", [](const at::Tensor& x) { return x * 2; }, {at::Tag::pt2_compliant_tag});
   library.def("tap(Tensor x) -> int", [](const at::Tensor& x) {
     kept().push_back(x);
     return static_cast<int64_t>(kept().size());

@@ -58,7 +58,7 @@ TEST(CommonOptions, OptReadsGraphsWithOperatorsOfALibrary) {
   const ProgramResult result = sconce(with_library);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("%y : Tensor = sconce_test::twice(%x)"));
-  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("unused"))) << "its schema says that it has no effects";
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("unused"))) << "its library says that it computes alone";
   const ProgramResult run = sconce({"run", "--ops-library", plugin_file("custom_operators"), model_file("mlp.pt"),
                                     "--inputs", model_file("mlp.cases.pt")});
   EXPECT_EQ(run.exit_code, 0) << "the option takes no more than its one library\n" << run.err;

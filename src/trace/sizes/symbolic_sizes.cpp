@@ -108,13 +108,6 @@ std::string SymbolicSizes::why_pinned() const {
       return "code reads a size as a plain number, which is " + std::to_string(values_[i]);
     }
   }
-  for (const SizeGuard& guard : guards_) {
-    const bool is_number = guard.a.is_known() != guard.b.is_known();
-    if (guard.relation == SizeGuard::Relation::kEqual && guard.holds && is_number) {
-      return "code reads a number computed from sizes as a plain number, which is " +
-             std::to_string((guard.a.is_known() ? guard.a : guard.b).value());
-    }
-  }
   return {};
 }
 
