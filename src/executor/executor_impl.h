@@ -74,7 +74,21 @@ class GraphExecutor::Impl final : public Program {
   std::vector<RefusalExplanation> refusals_;
   std::unique_ptr<CountedPlan> generic_;  // serves every spec
   std::unique_ptr<JointCalls> recorded_;  // null if none is recorded
-  const bool marks_tensors_;              // so that a call may record gradients although no argument requires one
+  // A method that can be recorded but for a first part.
+  struct CallInParts {
+    std::unique_ptr<Impl> first;
+    std::unique_ptr<Impl> rest;
+    bool rest_runs_backward;
+    // Gradients that `rest` computes flow through what `first` has computed: no recording of `rest` holds them.
+    std::atomic<bool> is_given_up{false};
+  };
+  // Returns null for a method that is run as a whole.
+  CallInParts* parts_of_call();
+  void run_in_parts(CallInParts& parts, torch::jit::Stack& stack);
+  std::once_flag is_split_;
+  std::unique_ptr<CallInParts> parts_;
+  std::atomic<CallInParts*> split_{nullptr};  // the same, once there are parts
+  const bool marks_tensors_;                  // so that a call may record gradients although no argument requires one
   std::once_flag has_open_sizes_;
   std::unique_ptr<Plan> with_open_sizes_;  // runs while a tracer with symbols records; null before the first such run
   const std::shared_ptr<SpecializationSource> source_;

@@ -7,11 +7,13 @@
 #include "executor/executor_impl.h"
 #include "executor/explain_weights.h"
 #include "executor/run_traced.h"
+#include "executor/split_call.h"
 #include "ir/dump.h"
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
 #include "lower/explain_plan.h"
 #include "plan/run_plan.h"
+#include "trace/call_arguments.h"
 #include "trace/tracer.h"
 
 #include <ATen/Parallel.h>
@@ -19,6 +21,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
+#include <algorithm>
 namespace sconce {
 namespace {
 
@@ -178,9 +181,14 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack, JointCalls* recorded) {
     may_skip_autograd = !spec.has_exotic() && !transform_is_active();
     requires_grad = records_gradients && (spec.requires_grad() || marks_tensors_);
   }
-  if (requires_grad && may_skip_autograd && recorded != nullptr && recorded->is_on() &&
-      recorded->run(stack, expected, [this](torch::jit::Stack& call) { run_unrecorded(call); })) {
-    return;
+  if (requires_grad && may_skip_autograd && recorded != nullptr && recorded->is_on()) {
+    if (CallInParts* parts = parts_of_call()) {
+      run_in_parts(*parts, stack);
+      return;
+    }
+    if (recorded->run(stack, expected, [this](torch::jit::Stack& call) { run_unrecorded(call); })) {
+      return;
+    }
   }
   if (const Tracer* tracer = may_skip_autograd ? nullptr : TracingScope::current()) {
     if (tracer->symbols() > 0) {
@@ -197,6 +205,34 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack, JointCalls* recorded) {
            : plan.asks_gradients() ? AutogradUse::kAsked
            : requires_grad         ? AutogradUse::kAll
                                    : AutogradUse::kNone);
+}
+
+GraphExecutor::Impl::CallInParts* GraphExecutor::Impl::parts_of_call() {
+  std::call_once(is_split_, [this] {
+    if (std::optional<CallParts> parts = split_call(*generic_->plan->graph())) {
+      parts_ = std::make_unique<CallInParts>();
+      parts_->rest_runs_backward = false;
+      for_each_node(parts->rest->body(), [&](const Node* node) {
+        parts_->rest_runs_backward = parts_->rest_runs_backward || node->op().differentiates;
+      });
+      parts_->first = std::make_unique<Impl>(std::move(parts->first), name_, options_, std::nullopt, owned_callees_);
+      parts_->rest = std::make_unique<Impl>(std::move(parts->rest), name_, options_, self_, owned_callees_);
+      split_ = parts_.get();
+    }
+  });
+  return parts_ == nullptr || parts_->is_given_up ? nullptr : parts_.get();
+}
+
+void GraphExecutor::Impl::run_in_parts(CallInParts& parts, torch::jit::Stack& stack) {
+  const auto first_argument = stack.end() - static_cast<std::ptrdiff_t>(graph_->inputs().size());
+  torch::jit::Stack results(first_argument, stack.end());
+  parts.first->run_unrecorded(results);
+  const auto has_history = [](const at::Tensor& tensor) { return tensor.requires_grad() && !tensor.is_leaf(); };
+  if (parts.rest_runs_backward && std::ranges::any_of(tensors_in(results), has_history)) {
+    parts.is_given_up = true;
+  }
+  stack.insert(stack.end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
+  parts.rest->run_with_self(stack);
 }
 
 const Plan& GraphExecutor::Impl::plan_with_open_sizes() {
@@ -332,7 +368,8 @@ Explanation GraphExecutor::Impl::explain() const {
     }
   }
   if (recorded_ != nullptr) {
-    explanation.recorded = recorded_->explain();
+    const CallInParts* parts = split_;
+    explanation.recorded = parts != nullptr ? parts->rest->explain().recorded : recorded_->explain();
   }
   explanation.counters.invocations = invocations_.value();
   explanation.counters.cache_hits = hits_.value();
@@ -351,6 +388,10 @@ void GraphExecutor::Impl::wait_for_compiles() const {
   if (recorded_ != nullptr) {
     recorded_->wait_for_compiles();
   }
+  if (const CallInParts* parts = split_) {
+    parts->first->wait_for_compiles();
+    parts->rest->wait_for_compiles();
+  }
   if (owned_callees_ != nullptr) {
     callees_.wait_for_compiles();
   }
@@ -363,6 +404,10 @@ void GraphExecutor::Impl::clear_cache() {
   cache_.clear();
   if (recorded_ != nullptr) {
     recorded_->clear();
+  }
+  if (CallInParts* parts = split_) {
+    parts->first->clear_cache();
+    parts->rest->clear_cache();
   }
   for (StripedCounter* counter : {&invocations_, &hits_, &misses_, &evictions_, &generic_->runs, &source_->compiles}) {
     counter->reset();

@@ -14,6 +14,10 @@ namespace sconce {
 // Returns why a later run could not repeat the call, or an empty string.
 std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
 
+// Returns whether the sizes of the operator's results depend on the elements of its operands in every call. Those of
+// aten::index do where an index is a mask.
+bool has_sizes_by_elements(const Op& op);
+
 // Returns whether the operator tells a number of the elements of tensors, and does nothing else.
 bool reads_number(const c10::OperatorHandle& op);
 

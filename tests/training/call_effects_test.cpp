@@ -233,6 +233,49 @@ TEST(CallEffects, ComputeForces) {
   }
 }
 
+// A gradient that the script computes flows through what the caller has computed the argument from.
+TEST(CallEffects, FollowTheHistoryOfArguments) {
+  RecordedPair pair(script(R"(
+    h = torch.tanh(torch.cummax(torch.linear(x, self.a_weight), 1)[0])
+    gradient = torch.autograd.grad([h.sum()], [self.a_weight], create_graph=True)[0]
+    assert gradient is not None
+    return h.sum() + gradient.pow(2).sum()
+)"));
+  for (int call = 0; call < 6; ++call) {
+    const at::Tensor noise = at::randn({8, 8});
+    const at::Tensor ours = pair.ours({pair.our_module().attr("a_weight").toTensor() * noise}).toTensor();
+    const at::Tensor theirs = pair.theirs({pair.their_module().attr("a_weight").toTensor() * noise}).toTensor();
+    ours.backward();
+    theirs.backward();
+    EXPECT_TRUE(at::allclose(ours, theirs, 1e-4, 1e-6)) << call;
+    pair.expect_equal_gradients();
+  }
+}
+
+// The number of neighbors depends on elements: what follows is recorded.
+TEST(CallEffects, RecordWhatFollowsANeighborList) {
+  RecordedPair pair(script(R"(
+    x.requires_grad_(True)
+    distances = torch.cdist(x.detach(), x.detach())
+    pairs = torch.nonzero(distances < 4.0).t()
+    r = x[pairs[0]] - x[pairs[1]]
+    energy = torch.tanh(torch.linear(r, self.a_weight, self.a_bias)).sum() / x.size(0)
+    gradient = torch.autograd.grad([energy], [x], create_graph=True)[0]
+    assert gradient is not None
+    return energy, -gradient
+)"));
+  for (const int64_t atoms : {5, 5, 6, 6, 7, 8, 9, 10, 11, 5}) {
+    at::manual_seed(atoms);
+    const at::Tensor x = at::randn({atoms, 8});
+    const at::Tensor their_x = x.clone();
+    run_backward(pair.ours({x}), {});
+    run_backward(pair.theirs({their_x}), {});
+    expect_equal_state(x, their_x, std::to_string(atoms) + " atoms");
+    pair.expect_equal_gradients();
+  }
+  EXPECT_GE(pair.recorded().by_plan, 5U);
+}
+
 // A tuple has a type, which LibTorch makes of the sizes of its elements.
 TEST(CallEffects, LeaveSizesOfTuplesOpen) {
   RecordedPair pair(forces(/*create_graph=*/true));

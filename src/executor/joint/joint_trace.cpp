@@ -323,7 +323,8 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const st
   return plans;
 }
 
-std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, RunMethod run_method, Tracer& tracer) {
+std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method,
+                                                     Tracer& tracer) {
   const std::vector<c10::IValue> values(call.begin() + 1, call.end());
   const std::vector<at::Tensor> arguments = tensors_in(values);
   const TensorStates states(arguments, {});
@@ -342,6 +343,10 @@ std::shared_ptr<JointPlans> JointTrace::run_recorded(torch::jit::Stack call, Run
       return nullptr;
     }
     const bool runs_backward = tracer.runs_backward();
+    if (runs_backward && has_history) {
+      tracer.refuse("it computes gradients, which may flow through the history of an argument");
+      return nullptr;
+    }
     std::vector<size_t> marked = states.marked();
     std::shared_ptr<JointPlans> plans = record_backward(tracer, arguments);
     if (plans != nullptr) {
@@ -389,10 +394,12 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
     call.push_back(std::move(value));
   }
   const std::vector<at::Tensor> traced = tensors_in(std::vector<c10::IValue>(call.begin() + 1, call.end()));
+  const bool has_history =
+      std::ranges::any_of(arguments.tensors, [](const at::Tensor& tensor) { return !tensor.is_leaf(); });
   for (const size_t number : marked) {
     traced[number].set_requires_grad(false);
   }
-  auto plans = trace->run_recorded(std::move(call), run_method, tracer);
+  auto plans = trace->run_recorded(std::move(call), has_history, run_method, tracer);
   if (hand_back_values(*module) || !trace->state_.holds()) {
     tracer.refuse("a call changes an attribute of the module");
   }

@@ -122,7 +122,8 @@ class JointTrace final : public PlanEntry {
   JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
       : state_(module), structure_(arguments.values), trial_(is_tried) {}
   // Runs the call and its backward on a tracer. Returns null, with a refusal in the tracer, if it cannot be replayed.
-  std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, RunMethod run_method, Tracer& tracer);
+  // `has_history`: an argument of the call has one.
+  std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method, Tracer& tracer);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
   bool reads_others() const { return misses_ > kMaxMisses && misses_ > runs / 2; }
   // Adds the results to the tracer's graph, and their gradients.
