@@ -1,5 +1,7 @@
 #include "tests/clients/client_functions.h"
 
+#include "tests/clients/client_library.h"
+
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -11,6 +13,8 @@
 
 namespace sconce::clients {
 namespace {
+
+constexpr uint32_t kNotRecordable = 18;  // operations at the end
 
 struct Operation {
   const char* name;
@@ -105,7 +109,46 @@ const std::vector<Operation>& operations() {
        }},
       {"x.view_as(x).split(2, 1) joined again",
        [](const Tensor& x, const Tensor&, const Captured&) { return at::cat(x.split(2, 1), 1); }},
+      {"x * scaled(other.detach())",
+       [](const Tensor& x, const Tensor& other, const Captured&) { return x * scaled(other.detach()); }},
+      {"pure(x)", [](const Tensor& x, const Tensor&, const Captured&) { return pure(x); }},
+      {"other.requires_grad_(); x * other",
+       [](const Tensor& x, const Tensor& other, const Captured&) {
+         other.requires_grad_();
+         return x * other;
+       }},
       // what cannot be recorded, or throws
+      {"x + number(x)", [](const Tensor& x, const Tensor&, const Captured&) { return x + number(x); }},
+      {"tick(x); x",
+       [](const Tensor& x, const Tensor&, const Captured&) {
+         tick(x);
+         return x;
+       }},
+      {"scaled(x)", [](const Tensor& x, const Tensor&, const Captured&) { return scaled(x); }},
+      {"counted(x)", [](const Tensor& x, const Tensor&, const Captured&) { return counted(x); }},
+      {"own_gradient(x)", [](const Tensor& x, const Tensor&, const Captured&) { return own_gradient(x); }},
+      {"other.detach_(); x + other",
+       [](const Tensor& x, const Tensor& other, const Captured&) {
+         other.detach_();
+         return x + other;
+       }},
+      {"y = x * 2; y.retain_grad()",
+       [](const Tensor& x, const Tensor&, const Captured&) {
+         Tensor y = x * 2;
+         if (y.requires_grad()) {
+           y.retain_grad();
+         }
+         return y;
+       }},
+      {"if x requires a gradient, x.retain_grad(); x * 1.5",
+       [](const Tensor& x, const Tensor&, const Captured&) {
+         if (x.requires_grad()) {
+           x.retain_grad();
+         }
+         return x * 1.5;
+       }},
+      {"k = x.detach().requires_grad_(); x + k",
+       [](const Tensor& x, const Tensor&, const Captured&) { return x + x.detach().requires_grad_(); }},
       {"w = at::empty(6).zero_(), then a write through its pointer; x + w",
        [](const Tensor& x, const Tensor&, const Captured&) {
          Tensor w = at::empty({kWidth}).zero_();
@@ -156,7 +199,7 @@ const std::vector<Operation>& operations() {
 
 }  // namespace
 
-uint32_t recordable_operation_count() { return operation_count() - 9; }
+uint32_t recordable_operation_count() { return operation_count() - kNotRecordable; }
 uint32_t operation_count() { return static_cast<uint32_t>(operations().size()); }
 std::string operation_name(uint32_t operation) { return operations()[operation].name; }
 

@@ -1,6 +1,7 @@
 #include "tests/clients/client_program.h"
 
 #include "tests/clients/client_functions.h"
+#include "tests/clients/client_script.h"
 
 #include <random>
 
@@ -8,8 +9,9 @@ namespace sconce::clients {
 namespace {
 
 constexpr std::array<const char*, kVerbs> kNames = {
-    "call", "train_step", "plain_step", "traced_call",   "refill",   "write_parameter", "write_captured",
-    "hook", "freeze",     "attribute",  "learning_rate", "training", "anomaly",         "write_result"};
+    "call",           "train_step",   "plain_step", "traced_call", "refill",        "write_parameter",
+    "write_captured", "hook",         "freeze",     "attribute",   "learning_rate", "training",
+    "anomaly",        "write_result", "setting",    "mark",        "clean",         "mode"};
 
 }  // namespace
 
@@ -28,6 +30,13 @@ ClientProgram random_program(uint64_t seed) {
   program.optimizer = number();
   program.options = number();
   program.results = number();
+  program.compile = number();
+  const uint32_t form = number() % 8;
+  program.argument = form == 0 ? ArgumentForm::kList : form == 1 ? ArgumentForm::kDict : ArgumentForm::kTensor;
+  constexpr std::array kEffects = {0, 0, 0, 1, 1, 1, 2, 2, 3, 4};
+  for (int i = kEffects[number() % kEffects.size()]; i > 0; --i) {
+    program.effects.push_back({number(), number(), number(), number()});
+  }
   program.function = chain(5);
   program.loss = chain(3);
   const uint32_t length = 8 + number() % 36;
@@ -35,7 +44,8 @@ ClientProgram random_program(uint64_t seed) {
     // Calls are frequent: a plan is made in the second or third call of a kind.
     const uint32_t choice = number() % 100;
     const auto disturbance = static_cast<Verb>(4 + number() % (kVerbs - 4));
-    const bool lasts = disturbance == Verb::kAnomaly || disturbance == Verb::kHook || disturbance == Verb::kFreeze;
+    const bool lasts = disturbance == Verb::kAnomaly || disturbance == Verb::kHook || disturbance == Verb::kFreeze ||
+                       disturbance == Verb::kMark || disturbance == Verb::kMode;
     const Verb verb = choice < 12                  ? Verb::kCall
                       : choice < 45                ? Verb::kTrainStep
                       : choice < 52                ? Verb::kPlainStep
@@ -57,7 +67,8 @@ std::string text_of(const ClientProgram& program) {
   };
   std::string text = "model " + std::to_string(program.model) + ", optimizer " + std::to_string(program.optimizer) +
                      ", options " + std::to_string(program.options) + ", results " + std::to_string(program.results % 8) +
-                     "\n  traced function:" + chain(program.function) + "\n  loss:" + chain(program.loss);
+                     ", compile " + std::to_string(program.compile) + "\n" + script_of(program) +
+                     "  traced function:" + chain(program.function) + "\n  loss:" + chain(program.loss);
   for (const Statement& statement : program.statements) {
     text += std::string("\n  ") + kNames[static_cast<size_t>(statement.verb)];
     for (const uint32_t number : statement.numbers) {

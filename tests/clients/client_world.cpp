@@ -1,7 +1,12 @@
 #include "tests/clients/client_world.h"
 
+#include "base/tensors_in.h"
+#include "tests/clients/client_script.h"
+
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
@@ -13,71 +18,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 #include <string_view>
 
 namespace sconce::clients {
 namespace {
 
-constexpr std::array kModels = {
-    "def forward(self, x):\n    return torch.tanh(torch.linear(x, self.w, self.b)) * self.scale\n",
-    "def forward(self, x):\n"
-    "    h = torch.batch_norm(torch.linear(x, self.w), self.b, self.b, self.mean, self.var, self.training, 0.1, 1e-5, "
-    "True)\n"
-    "    return torch.relu(h) + torch.linear(x, self.v)\n",
-    "def forward(self, x):\n"
-    "    self.count = self.count + 1\n"
-    "    return torch.linear(x, self.w, self.b) * self.scale + self.count\n",
-    "def forward(self, x):\n"
-    "    h = torch.zeros_like(x)\n"
-    "    for i in range(4):\n"
-    "        if i % 2 == 0:\n"
-    "            h = torch.tanh(torch.linear(x, self.w) + torch.mm(h, self.v))\n"
-    "        else:\n"
-    "            h = h * torch.sigmoid(h + self.b)\n"
-    "    return h\n",
-    "def forward(self, x):\n    return torch.linear(torch.dropout(x, 0.25, self.training), self.w, self.b) - self.mean\n",
-    "def forward(self, x):\n"
-    "    h = torch.mm(x, self.w)\n"
-    "    h[:, 0] = 1.0\n"
-    "    h.add_(self.b)\n"
-    "    self.mean.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)\n"
-    "    return h * torch.sigmoid(torch.linear(x, self.v))\n",
-    "def forward(self, x):\n"
-    "    assert self.scale < 2.0, 'the scale is too large'\n"
-    "    y = torch.linear(x, self.w, self.b).transpose(0, 1).contiguous().transpose(0, 1)\n"
-    "    return torch.layer_norm(y, [6], self.b, self.mean) * self.scale\n",
-    // Those below read sizes.
-    "def forward(self, x):\n"
-    "    n, f = x.shape\n"
-    "    h = torch.linear(x, self.w, self.b).view(n, 2, -1).transpose(1, 2).reshape(x.shape)\n"
-    "    if n > 4:\n"
-    "        h = h * 2\n"
-    "    return h / max(n, 3) + (n - f) * self.scale\n",
-    "def forward(self, x):\n"
-    "    k = x.size(0) // 2\n"
-    "    h = torch.cat([torch.mm(x[k:], self.w), torch.mm(x[:k], self.v)])\n"
-    "    mask = torch.ones(x.size(0), x.size(0)).tril()\n"
-    "    return torch.mm(mask, h) * (1.0 / (x.numel() + 1)) + torch.arange(x.size(0) * 2)[::2].unsqueeze(1)\n",
-    "def forward(self, x):\n"
-    "    s = x.size()[1:] + [x.size(0)]\n"
-    "    h = torch.mm(x, self.w).t().reshape(s).t()\n"
-    "    rows: List[Tensor] = []\n"
-    "    for i in range(min(x.size(0), 3)):\n"
-    "        rows.append(h[i] * float(i + x.size(0)) ** 0.5)\n"
-    "    if len(rows) > 0:\n"
-    "        h = h + torch.stack(rows).sum(0)\n"
-    "    self.count = self.count + x.size(0) % 3\n"
-    "    return torch.softmax(torch.mm(h, self.v) + self.b, 1) * self.scale\n",
-    "def forward(self, x):\n"
-    "    h = torch.linear(x, self.w, self.b).clone()\n"
-    "    h[x.size(0) // 3:] += self.mean\n"
-    "    q = h.view(1, x.size(0), 2, 3).permute(0, 2, 1, 3)\n"
-    "    y = torch.scaled_dot_product_attention(q, q, q).permute(0, 2, 1, 3).reshape(x.size(0), 6)\n"
-    "    a, b = torch.linear(y, self.v).chunk(2, 1)\n"
-    "    return torch.cat([a * torch.sigmoid(b), b], 1)\n",
-};
+constexpr std::array kTensors = {"w", "v", "b", "mean", "var"};
 
-torch::jit::Module make_module(uint32_t model) {
+torch::jit::Module make_module(const ClientProgram& program, const c10::intrusive_ptr<Counter>& counter) {
   torch::jit::Module module("Client");
   at::manual_seed(11);
   for (const char* name : {"w", "v"}) {
@@ -89,7 +38,8 @@ torch::jit::Module make_module(uint32_t model) {
   module.register_attribute("scale", c10::FloatType::get(), 1.5);
   module.register_attribute("count", c10::IntType::get(), 0);
   module.register_attribute("training", c10::BoolType::get(), true);
-  module.define(kModels[model % kModels.size()]);
+  module.register_attribute("counter", c10::IValue(counter).type(), counter);
+  module.define(script_of(program), library_resolver());
   return module;
 }
 
@@ -119,6 +69,35 @@ at::Generator& generator() {
   return shared;
 }
 
+// No gradients but autograd's, while it lives.
+struct WithoutOptimization {
+  WithoutOptimization() { torch::jit::setGraphExecutorOptimize(false); }
+  ~WithoutOptimization() { torch::jit::setGraphExecutorOptimize(true); }
+};
+
+struct Autocast {
+  Autocast() {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::autocast::increment_nesting();
+  }
+  ~Autocast() {
+    at::autocast::decrement_nesting();
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+  }
+};
+
+at::Tensor first_of(const c10::IValue& result) {
+  return result.isTuple() ? result.toTupleRef().elements()[0].toTensor() : result.toTensor();
+}
+
+void clear_gradient(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_inference()) {
+    tensor.mutable_grad() = at::Tensor();
+  }
+}
+
 std::string first_line(const std::string& text) {
   size_t begin = 0;
   while (begin < text.size() && (text[begin] == '\n' || text[begin] == ' ')) {
@@ -133,7 +112,7 @@ std::string words_of(std::string text) {
   if (text.starts_with(kClass)) {
     text.erase(0, kClass.size());
   }
-  return text.substr(0, text.find(" (in %"));
+  return text.substr(0, text.find(" (in "));
 }
 
 // Errors of TorchScript end with the message; those of operators begin with it.
@@ -151,7 +130,7 @@ std::string message_of(const std::exception& error) {
 }  // namespace
 
 World::World(const ClientProgram& program, bool by_sconce)
-    : program_(program), by_sconce_(by_sconce), script_(make_module(program.model)) {
+    : program_(program), by_sconce_(by_sconce), script_(make_module(program, counter_)) {
   optimizer_ = make_optimizer(program.optimizer, parameters());
   at::manual_seed(12);
   captured_.scale = at::randn({kWidth}).set_requires_grad(true);
@@ -161,12 +140,18 @@ World::World(const ClientProgram& program, bool by_sconce)
     buffers_.push_back(at::randn({n, kWidth}));
   }
   if (by_sconce_) {
-    const Options options = Options().compile(CompileMode::kBlocking);
+    const bool waits = program.compile % 4 != 0;
+    const Options options = Options().compile(waits ? CompileMode::kBlocking : CompileMode::kBackground);
     module_ = accelerate(script_, options);
     traced_ = trace([this](const std::vector<at::Tensor>& arguments) { return function(arguments); }, options);
     backwards_.emplace(options);
-    const TrainStep::Loss loss = [this](const at::Tensor& y, const at::Tensor& target) { return loss_of(y, target); };
+    const TrainStep::GeneralLoss loss = [this](const c10::IValue& result, const std::vector<c10::IValue>& targets) {
+      return loss_of(first_of(result), targets.front().toTensor());
+    };
     step_ = std::make_unique<TrainStep>(*module_, loss, *optimizer_, step_options(program.options));
+  }
+  for (const char* name : kTensors) {
+    first_values_.push_back(script_.attr(name).toTensor().detach().clone());
   }
   generator_state_ = generator().get_state();
 }
@@ -178,32 +163,81 @@ std::vector<at::Tensor> World::parameters() const {
 }
 
 uint64_t World::runs_by_plan() const {
-  uint64_t runs = step_->explain().by_plan;
+  uint64_t runs = step_->explain().by_plan + module_->method("forward").explain().recorded.by_plan;
   for (const TraceExplanation::Trace& each : traced_->explain().traces) {
     runs += each.plan ? each.calls - 1 : 0;
   }
   return runs;
 }
 
+// ---- statements ------------------------------------------------------------------------------------------------------
+
+class World::Scope {
+ public:
+  explicit Scope(World& world) : world_(world), warnings_(&world.warnings_) {
+    std::swap(library_state(), world.library_);
+    generator().set_state(world.generator_state_);
+    torch::autograd::AnomalyMode::set_enabled(world.is_anomaly_, /*check_nan=*/false);
+    at::globalContext().setDeterministicAlgorithms(world.is_deterministic_, /*warn_only=*/false);
+    if (world.is_observed_) {
+      scopes() = &world.scopes_;
+      observer_ = at::addThreadLocalCallback(at::RecordFunctionCallback([](const at::RecordFunction& function) {
+        *scopes() += std::string_view(function.name()) == "part of the model" ? 1 : 0;
+        return std::unique_ptr<at::ObserverContext>();
+      }));
+    }
+  }
+  ~Scope() {
+    if (observer_) {
+      at::removeCallback(*observer_);
+    }
+    at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
+    torch::autograd::AnomalyMode::set_enabled(false);
+    world_.generator_state_ = generator().get_state();
+    std::swap(library_state(), world_.library_);
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  static int64_t*& scopes() {
+    static int64_t* count = nullptr;
+    return count;
+  }
+  World& world_;
+  const c10::WarningUtils::WarningHandlerGuard warnings_;
+  const at::AutoGradMode grad_mode_{true};
+  std::optional<at::CallbackHandle> observer_;
+};
+
 Observed World::run(const Statement& statement, size_t index) {
   Observed observed;
-  generator().set_state(generator_state_);
-  torch::autograd::AnomalyMode::set_enabled(is_anomaly_, /*check_nan=*/false);
-  try {
-    do_statement(statement, index, observed);
-  } catch (const std::exception& error) {
-    observed.error = message_of(error);
+  {
+    const Scope scope(*this);
+    if (std::exchange(was_rounded_, false)) {
+      forget_rounding();
+    }
+    try {
+      do_statement(statement, index, observed);
+    } catch (const std::exception& error) {
+      observed.error = message_of(error);
+      forget_gradients(observed);
+    }
+    observed.numbers.emplace_back("grad mode", c10::GradMode::is_enabled());
   }
-  torch::autograd::AnomalyMode::set_enabled(false);
-  generator_state_ = generator().get_state();
+  was_rounded_ = observed.is_rounded;
+  observe(observed);
+  wait(index);
+  return observed;
+}
+
+void World::observe(Observed& observed) const {
   const auto see = [&](const std::string& name, const at::Tensor& tensor) { observed.tensors.emplace_back(name, tensor); };
-  for (const char* name : {"w", "v", "b", "mean", "var"}) {
+  for (const char* name : kTensors) {
     see(name, script_.attr(name).toTensor());
-    see(std::string("gradient of ") + name, script_.attr(name).toTensor().grad());
   }
   see("scale of the function", captured_.scale);
-  see("gradient of the function's scale", captured_.scale.grad());
-  see("gradient of the function's matrix", captured_.matrix.grad());
+  see("matrix of the function", captured_.matrix);
   see("state of the generator", generator_state_);
   for (const at::Tensor& buffer : buffers_) {
     see("buffer of " + std::to_string(buffer.size(0)) + " rows", buffer);
@@ -211,11 +245,16 @@ Observed World::run(const Statement& statement, size_t index) {
   for (const at::Tensor& result : results_) {
     see("earlier result", result);
   }
-  observed.numbers.emplace_back("count", script_.attr("count").toInt());
+  const auto count = [&](const std::string& name, int64_t number) { observed.numbers.emplace_back(name, number); };
+  count("count", script_.attr("count").toInt());
   for (const auto& calls : hook_calls_) {
-    observed.numbers.emplace_back("calls of a hook", *calls);
+    count("calls of a hook", *calls);
   }
-  return observed;
+  count("calls of operators", library_.ticks);
+  count("calls of number", library_.numbers);
+  count("calls of the class", counter_->count);
+  count("warnings", warnings_.count());
+  count("scopes", scopes_);
 }
 
 void World::do_statement(const Statement& statement, size_t index, Observed& observed) {
@@ -252,6 +291,10 @@ void World::do_statement(const Statement& statement, size_t index, Observed& obs
         results_[numbers[0] % results_.size()].mul_(0.5);
       }
       return;
+    case Verb::kSetting: library_state().setting = 0.25 * static_cast<double>(1 + numbers[0] % 6); return;
+    case Verb::kMark: return mark(numbers);
+    case Verb::kClean: return clean();
+    case Verb::kMode: return switch_mode(numbers);
   }
 }
 
@@ -270,15 +313,33 @@ at::Tensor World::rows(uint32_t number, size_t index) {
   return fresh;
 }
 
-at::Tensor World::forward(const at::Tensor& x) {
-  if (by_sconce_) {
-    return module_->forward({x}).toTensor();
+c10::IValue World::argument_of(const at::Tensor& x) const {
+  if (program_.argument == ArgumentForm::kList) {
+    return c10::List<at::Tensor>({x});
   }
-  torch::jit::setGraphExecutorOptimize(false);  // no gradients but autograd's
-  struct Restore {
-    ~Restore() { torch::jit::setGraphExecutorOptimize(true); }
-  } const restore;
-  return script_.forward({x}).toTensor();
+  if (program_.argument == ArgumentForm::kDict) {
+    c10::Dict<std::string, at::Tensor> tensors;
+    tensors.insert("x", x);
+    return tensors;
+  }
+  return x;
+}
+
+c10::IValue World::forward(const at::Tensor& x, Observed& observed) {
+  observed.tensors.emplace_back("the argument", x);
+  c10::IValue result;
+  if (by_sconce_) {
+    result = module_->forward({argument_of(x)});
+  } else {
+    const WithoutOptimization plain;
+    result = script_.forward({argument_of(x)});
+  }
+  for (const at::Tensor& tensor : tensors_in(result)) {
+    observed.tensors.emplace_back("a result of the module", tensor);
+    observed.numbers.emplace_back("whether a result is the argument", tensor.is_same(x));
+  }
+  observed.numbers.emplace_back("grad mode after the call", c10::GradMode::is_enabled());
+  return result;
 }
 
 at::Tensor World::loss_of(const at::Tensor& y, const at::Tensor& target) const {
@@ -287,6 +348,21 @@ at::Tensor World::loss_of(const at::Tensor& y, const at::Tensor& target) const {
     value = apply_operation(operation, value, target, captured_);
   }
   return (value - target).pow(2).mean();
+}
+
+at::Tensor World::argument(uint32_t number, uint32_t form, size_t index, Observed& observed) {
+  const at::Tensor x = rows(number, index);
+  if (form % 8 > 3) {
+    return x;
+  }
+  const at::Tensor leaf = x.detach().clone().set_requires_grad(true);
+  observed.tensors.emplace_back("the leaf", leaf);
+  switch (form % 8) {
+    case 0: return leaf;
+    case 1: return leaf * 1.0;
+    case 2: return leaf.t().contiguous().t();
+    default: return leaf.view_as(leaf);
+  }
 }
 
 std::vector<at::Tensor> World::function(const std::vector<at::Tensor>& arguments) const {
@@ -315,33 +391,44 @@ void World::backward(const at::Tensor& value, bool within_scope) {
 }
 
 void World::call(const Numbers& numbers, size_t index, Observed& observed) {
-  const at::Tensor x = rows(numbers[0], index);
+  const at::Tensor x = argument(numbers[0], numbers[2], index, observed);
+  std::optional<c10::InferenceMode> inference;
+  std::optional<at::NoGradGuard> no_grad;
+  std::optional<Autocast> autocast;
   const uint32_t mode = numbers[1] % 5;
-  at::Tensor y;
   if (mode == 0) {
-    const at::NoGradGuard no_grad;
-    y = forward(x);
+    no_grad.emplace();
   } else if (mode == 1) {
-    const c10::InferenceMode inference;
-    y = forward(x).clone();
-  } else {
-    y = forward(x);
-    if (mode > 2 && y.requires_grad()) {
-      backward(y.pow(2).mean(), mode == 4);
+    inference.emplace();
+  }
+  if (casts_) {
+    autocast.emplace();
+    observed.is_rounded = true;
+  }
+  const c10::IValue result = forward(x, observed);
+  autocast.reset();
+  if (mode == 0 && !casts_ && !first_of(result).requires_grad()) {
+    keep(first_of(result));
+  }
+  at::Tensor loss;
+  for (const at::Tensor& y : tensors_in(result)) {
+    if (y.requires_grad() && (!loss.defined() || numbers[3] % 2 == 0)) {
+      loss = loss.defined() ? loss + y.pow(2).mean() : y.pow(2).mean();
     }
   }
-  observed.tensors.emplace_back("result of the module", y);
-  if (mode == 0) {
-    keep(y);
+  if (mode > 2 && loss.defined()) {
+    backward(loss, mode == 4);
   }
 }
 
 void World::train_step(const Numbers& numbers, size_t index, Observed& observed) {
   const at::Tensor x = rows(numbers[0], index);
   const at::Tensor target = rows((numbers[0] & 15) | 16, index + 1000);
+  observed.tensors.emplace_back("the target", target);
   at::Tensor loss;
   if (by_sconce_) {
-    loss = (*step_)({x}, {target});
+    observed.tensors.emplace_back("the argument", x);
+    loss = (*step_)({argument_of(x)}, {target});
   } else {
     const TrainOptions options = step_options(program_.options);
     optimizer_->zero_grad();
@@ -351,7 +438,9 @@ void World::train_step(const Numbers& numbers, size_t index, Observed& observed)
       const std::vector<at::Tensor> trained = parameters();
       TORCH_CHECK(std::any_of(trained.begin(), trained.end(), is_trained),
                   "the optimizer has no parameter that requires a gradient");
-      loss = loss_of(forward(x), target);
+      observed.tensors.emplace_back("the argument", x);
+      const WithoutOptimization plain;
+      loss = loss_of(first_of(script_.forward({argument_of(x)})), target);
       TORCH_CHECK(
           loss.requires_grad(),
           "element 0 of tensors does not require grad and does not have a grad_fn: the loss must depend on a parameter");
@@ -379,7 +468,7 @@ void World::plain_step(const Numbers& numbers, size_t index, Observed& observed)
   if (numbers[1] % 2 == 0) {
     optimizer_->zero_grad();
   }
-  const at::Tensor loss = loss_of(forward(x), target);
+  const at::Tensor loss = loss_of(first_of(forward(x, observed)), target);
   if (loss.requires_grad()) {
     backward(loss, numbers[2] % 2 == 0);
     optimizer_->step();
@@ -388,19 +477,17 @@ void World::plain_step(const Numbers& numbers, size_t index, Observed& observed)
 }
 
 void World::traced_call(const Numbers& numbers, size_t index, Observed& observed) {
-  // Arguments are new, but for buffers of the caller that require no gradient.
-  std::vector<at::Tensor> arguments = {rows(numbers[0], index), rows((numbers[0] & 15) | 16, index + 1000)};
-  at::Tensor leaf;
-  constexpr std::array kForms = {1, 1, 1, 1, 0, 2, 3, 4, 5, 5};
-  const int form = kForms[numbers[1] % kForms.size()];
-  if (form > 0 && form < 5) {
-    leaf = arguments[0].detach().clone().set_requires_grad(true);
-    arguments[0] = form == 1 ? leaf : form == 2 ? leaf * 1.0 : form == 3 ? leaf.t().contiguous().t() : leaf.view_as(leaf);
-  }
+  constexpr std::array kForms = {0, 0, 0, 0, 4, 1, 2, 3, 5, 5};
+  const uint32_t form = kForms[numbers[1] % kForms.size()];
+  std::vector<at::Tensor> arguments = {argument(numbers[0], form, index, observed),
+                                       rows((numbers[0] & 15) | 16, index + 1000)};
   if (numbers[2] % 8 == 0 && arguments[1].size(0) > 0) {
     arguments[1] = arguments[1].select(0, 0);
   } else if (numbers[2] % 8 == 1) {
     arguments[1] = arguments[1].detach().clone().set_requires_grad(true);
+  }
+  for (const at::Tensor& each : arguments) {
+    observed.tensors.emplace_back("an argument of the function", each);
   }
   const bool records = form != 5;
   std::optional<c10::InferenceMode> inference;
@@ -408,7 +495,13 @@ void World::traced_call(const Numbers& numbers, size_t index, Observed& observed
     inference.emplace();
   }
   const at::AutoGradMode mode(records);
+  std::optional<Autocast> autocast;
+  if (casts_) {
+    autocast.emplace();
+    observed.is_rounded = true;
+  }
   const std::vector<at::Tensor> results = by_sconce_ ? (*traced_)(arguments) : function(arguments);
+  autocast.reset();
   at::Tensor sum;
   for (const at::Tensor& y : results) {
     observed.tensors.emplace_back("result of the function", y);
@@ -416,15 +509,68 @@ void World::traced_call(const Numbers& numbers, size_t index, Observed& observed
       sum = sum.defined() ? sum + y.pow(2).mean() : y.pow(2).mean();
     }
   }
-  observed.tensors.emplace_back("second argument", arguments[1]);
   if (sum.defined() && numbers[3] % 4 != 0) {
     backward(sum, numbers[3] % 4 == 1);
-    observed.tensors.emplace_back("gradient of the argument", leaf.defined() ? leaf.grad() : at::Tensor());
-    observed.tensors.emplace_back("gradient of the second argument",
-                                  arguments[1].is_leaf() ? arguments[1].grad() : at::Tensor());
   }
-  if (!sum.defined() && !inference) {
+  if (!sum.defined() && !inference && !casts_) {
     keep(results.front());
+  }
+}
+
+void World::mark(const Numbers& numbers) {
+  at::Tensor tensor = numbers[0] % 3 == 0   ? script_.attr("mean").toTensor()
+                      : numbers[0] % 3 == 1 ? script_.attr("var").toTensor()
+                                            : buffers_[numbers[1] % buffers_.size()];
+  if (tensor.is_leaf()) {
+    tensor.set_requires_grad(!tensor.requires_grad());
+  }
+}
+
+void World::clean() {
+  std::vector<at::Tensor> buffers = {script_.attr("mean").toTensor(), script_.attr("var").toTensor()};
+  buffers.insert(buffers.end(), buffers_.begin(), buffers_.end());
+  for (at::Tensor& tensor : buffers) {
+    tensor.is_leaf() ? tensor.set_requires_grad(false) : tensor.detach_();
+  }
+  for (const std::vector<at::Tensor>& tensors : {buffers, parameters()}) {
+    std::ranges::for_each(tensors, clear_gradient);
+  }
+}
+
+void World::switch_mode(const Numbers& numbers) {
+  constexpr std::array kModes = {&World::is_observed_, &World::is_deterministic_, &World::casts_};
+  bool World::* mode = kModes[numbers[0] % kModes.size()];
+  this->*mode = !(this->*mode);
+}
+
+void World::forget_gradients(const Observed& observed) {
+  for (const char* name : kTensors) {
+    clear_gradient(script_.attr(name).toTensor());
+  }
+  clear_gradient(captured_.scale);
+  clear_gradient(captured_.matrix);
+  std::ranges::for_each(buffers_, clear_gradient);
+  for (const auto& [name, tensor] : observed.tensors) {
+    clear_gradient(tensor);
+  }
+  for (const auto& calls : hook_calls_) {
+    *calls = 0;
+  }
+}
+
+void World::forget_rounding() {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < kTensors.size(); ++i) {
+    script_.attr(kTensors[i]).toTensor().copy_(first_values_[i]);
+  }
+  forget_gradients({});
+}
+
+void World::wait(size_t index) {
+  if (by_sconce_ && std::mt19937(program_.compile + index)() % 3 == 0) {
+    module_->method("forward").wait_for_compiles();
+    traced_->wait_for_compiles();
+    step_->wait_for_compiles();
   }
 }
 
