@@ -45,9 +45,13 @@ void watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kWatchKey), stack);
 }
 
-void record(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (current_tracer != nullptr) {
-    current_tracer->run(op, *stack);
+    if (current_tracer->is_differentiated_within(op, *stack)) {
+      op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::Fake), stack);
+    } else {
+      current_tracer->run(op, *stack);
+    }
     return;
   }
   const auto first = stack->end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
@@ -308,40 +312,6 @@ void Tracer::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
     }
     stack.push_back(argument != nullptr ? *argument : wrap_result(std::move(results[i]), value, memory));
   }
-}
-
-bool Tracer::run_whole(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
-  const c10::FunctionSchema& schema = op.schema();
-  const auto first = stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size());
-  if (detaches_in_place(op)) {
-    note_detached(first->toTensor());
-  }
-  if (!may_do_more_than_compute(op)) {
-    return false;
-  }
-  std::vector<at::Tensor> operands;
-  for (const c10::IValue& value : std::vector<c10::IValue>(first, stack.end())) {
-    value.visit([&](const c10::IValue& part) {
-      if (part.isTensor() && part.toTensor().defined()) {
-        operands.push_back(part.toTensor());
-      }
-      return false;
-    });
-  }
-  const auto requires_grad = [](const at::Tensor& tensor) { return tensor.requires_grad(); };
-  if (c10::GradMode::is_enabled() && std::ranges::any_of(operands, requires_grad)) {
-    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
-      refuse("it calls " + toString(op.operator_name()) + ", an operator of a library, which autograd differentiates");
-    }
-    return false;  // its kernel for the device is called below autograd
-  }
-  run(op, stack);
-  const auto results = stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size());
-  if (std::any_of(results, stack.end(),
-                  [](const c10::IValue& value) { return !value.isTensor() && !value.isTensorList(); })) {
-    refuse("it calls " + toString(op.operator_name()) + ", an operator of a library that returns no tensor");
-  }
-  return true;
 }
 
 void Tracer::note_facts(Value* value, const at::Tensor& real) {

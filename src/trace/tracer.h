@@ -81,6 +81,9 @@ class Tracer {
   // The same for an operator that the thread calls above autograd, if it may do more than the operators that it calls:
   // it is recorded whole. Returns false for others, and refuses the trace for those whose gradients autograd records.
   bool run_whole(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+  // Returns whether autograd records what the operator's kernel for the device calls, and refuses the trace then: the
+  // library has no kernel for autograd.
+  bool is_differentiated_within(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 
   // From here on, numbers that are read from tensors refuse nothing: a later run may check that they are these.
   void allow_reads() { allows_reads_ = true; }

@@ -1,5 +1,7 @@
-// How a tracer writes the operands of a call.
+// How a tracer writes the operands of a call, and which calls of libraries it records whole.
 #include "ir/schema_match.h"
+#include "ops/foreign.h"
+#include "trace/traceable.h"
 #include "trace/tracer.h"
 
 #include <ATen/core/jit_type.h>
@@ -19,7 +21,56 @@ bool has_tensors(const c10::IValue& value) {
   return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) { return element.isTensor(); });
 }
 
+// Returns whether autograd records a call of the operator with the arguments on the stack.
+bool is_differentiated(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const auto first = stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  bool requires_grad = false;
+  std::for_each(first, stack.end(), [&](const c10::IValue& value) {
+    value.visit([&](const c10::IValue& part) {
+      requires_grad = requires_grad || (part.isTensor() && part.toTensor().defined() && part.toTensor().requires_grad());
+      return false;
+    });
+  });
+  return requires_grad && c10::GradMode::is_enabled();
+}
+
 }  // namespace
+
+bool Tracer::run_whole(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const auto first = stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size());
+  if (detaches_in_place(op)) {
+    note_detached(first->toTensor());
+  }
+  if (!may_do_more_than_compute(op)) {
+    return false;
+  }
+  if (is_differentiated(op, stack)) {
+    if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      refuse("it calls " + toString(op.operator_name()) + ", an operator of a library, which autograd differentiates");
+    }
+    return false;  // its kernel for the device is called below autograd
+  }
+  run(op, stack);
+  const auto results = stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size());
+  if (std::any_of(results, stack.end(),
+                  [](const c10::IValue& value) { return !value.isTensor() && !value.isTensorList(); })) {
+    refuse("it calls " + toString(op.operator_name()) + ", an operator of a library that returns no tensor");
+  }
+  return true;
+}
+
+bool Tracer::is_differentiated_within(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  constexpr c10::DispatchKeySet kOfAutograd =
+      c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::full_backend_mask);
+  if (!may_do_more_than_compute(op) || !is_differentiated(op, stack) ||
+      c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset) ||
+      op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) || op.hasKernelForAnyDispatchKey(kOfAutograd)) {
+    return false;
+  }
+  refuse("it calls " + toString(op.operator_name()) + ", an operator of a library without a kernel for autograd");
+  return true;
+}
 
 c10::IValue without_trace(const c10::IValue& value) {
   if (value.isTensor()) {

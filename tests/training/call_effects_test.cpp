@@ -480,6 +480,13 @@ TEST(CallEffects, TrainOnForcesOfAnySize) {
   }
 }
 
+TEST(CallEffects, TrainThroughOperatorsWithoutAKernelForAutograd) {
+  TwoTrainings both(two_layers(script(kLayer + "    return call_effects.counted(h)\n")), sgd);
+  for (uint64_t step = 1; step < 5; ++step) {
+    both.train(4, step);
+  }
+}
+
 TEST(CallEffects, MarkTargets) {
   TwoTrainings both(two_layers(script(kLayer + "    return h\n")), sgd, {},
                     [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target.requires_grad_()); });
