@@ -5,6 +5,7 @@
 #include <ATen/ops/as_strided.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -13,8 +14,19 @@
 namespace sconce {
 namespace {
 
+using torch::autograd::AccumulateGrad;
+
 torch::autograd::Edge edge_of(const at::Tensor& tensor) {
   return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor) : torch::autograd::Edge();
+}
+
+// Has what was computed of a leaf of the trace bring its gradient to the leaf outside that it stands for.
+void hand_back_accumulator(const at::Tensor& real, const at::Tensor& traced) {
+  namespace impl = torch::autograd::impl;
+  if (const auto accumulator = std::dynamic_pointer_cast<AccumulateGrad>(impl::try_get_grad_accumulator(traced))) {
+    accumulator->variable = real;
+    impl::set_grad_accumulator(real, accumulator);
+  }
 }
 
 // Returns a view of `base` of the form of `real`, which shares its memory; detached if the trace has it so. Autograd records
@@ -105,6 +117,9 @@ class Tracer::HandedOut {
       return tensor;
     }
     at::Tensor outside = made_for(tensor);
+    if (tensor.retains_grad()) {
+      outside.retain_grad();
+    }
     pairs_.emplace_back(tensor, outside);
     return outside;
   }
@@ -134,6 +149,7 @@ class Tracer::HandedOut {
     }
     if (tensor.requires_grad() && tensor.is_leaf()) {
       real.set_requires_grad(true);
+      hand_back_accumulator(real, tensor);
     } else if (const torch::autograd::Edge edge = edge_of(tensor); edge.is_valid()) {
       torch::autograd::impl::set_gradient_edge(real, edge);
     }
@@ -177,7 +193,12 @@ void Tracer::hand_back_gradient_edges() {
     } else if (!argument.edge.is_valid() && argument.traced.requires_grad() && argument.traced.is_leaf()) {
       refuse("it has an argument require a gradient");
       argument.real.set_requires_grad(true);
+      hand_back_accumulator(argument.real, argument.traced);
       continue;
+    }
+    if (argument.traced.retains_grad() && !argument.real.retains_grad()) {
+      refuse("it retains the gradient of an argument");
+      argument.real.retain_grad();
     }
     torch::autograd::Edge edge = edge_of(argument.traced);
     if (edge.is_valid() && edge != argument.edge) {
@@ -191,7 +212,17 @@ void Tracer::hand_back_gradient_edges() {
 
 void Tracer::note_detached(const at::Tensor& tensor) {
   const TraceTensor* traced = TraceTensor::of(tensor);
-  if (traced != nullptr && traced->tracer() == number_ && tensor.requires_grad() && !is_argument(tensor)) {
+  if (traced == nullptr || traced->tracer() != number_) {
+    return;
+  }
+  const auto is_it = [&](const Argument& argument) { return argument.traced.is_same(tensor); };
+  if (const auto argument = std::ranges::find_if(arguments_, is_it); argument != arguments_.end()) {
+    refuse("it detaches an argument in place");
+    if (argument->real.is_view()) {
+      const PausedTracing paused;
+      argument->real.detach_();  // raises, and the tensor that stands for the view is none
+    }
+  } else if (tensor.requires_grad()) {
     refuse("it detaches a tensor in place");
   }
 }

@@ -3,6 +3,7 @@
 #include "base/tensors_in.h"
 #include "tests/training/recorded_pair.h"
 
+#include <sconce/trace.h>
 #include <sconce/train_step.h>
 
 #include <ATen/ATen.h>
@@ -495,6 +496,58 @@ TEST(CallEffects, MarkTargets) {
     both.step().wait_for_compiles();
   }
   EXPECT_GE(both.step().explain().updated_by_plan, 3U);
+}
+
+// ---- functions and backwards -------------------------------------------------------------------------------------------
+
+TEST(CallEffects, MarkArgumentsOfFunctions) {
+  const TracedFunction function = trace(
+      [](const std::vector<at::Tensor>& arguments) {
+        arguments[1].requires_grad_();
+        const at::Tensor y = arguments[0] * arguments[1];
+        y.retain_grad();
+        return std::vector<at::Tensor>{y};
+      },
+      Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 3; ++call) {
+    const at::Tensor x = at::randn({3});
+    const at::Tensor marked = at::randn({3});
+    const at::Tensor y = function({x, marked}).front();
+    y.sum().backward();
+    ASSERT_TRUE(marked.grad().defined()) << call;
+    EXPECT_TRUE(at::equal(marked.grad(), x)) << call;
+    EXPECT_TRUE(y.retains_grad()) << call;
+    EXPECT_TRUE(y.grad().defined()) << call;
+  }
+}
+
+TEST(CallEffects, RetainGradientsOfArgumentsOfFunctions) {
+  const TracedFunction function = trace(
+      [](const std::vector<at::Tensor>& arguments) {
+        arguments[0].retain_grad();
+        return std::vector<at::Tensor>{arguments[0] * 2};
+      },
+      Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 3; ++call) {
+    const at::Tensor x = at::randn({3}).set_requires_grad(true) * 1.0;
+    function({x}).front().sum().backward();
+    ASSERT_TRUE(x.retains_grad()) << call;
+    EXPECT_TRUE(at::equal(x.grad(), at::full({3}, 2.0))) << call;
+  }
+}
+
+TEST(CallEffects, RaiseWhereFunctionsDetachViews) {
+  const TracedFunction function = trace(
+      [](const std::vector<at::Tensor>& arguments) {
+        arguments[0].detach_();
+        return std::vector<at::Tensor>{arguments[0] * 2};
+      },
+      Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 4; ++call) {
+    EXPECT_THAT([&] { function({at::randn({2, 3}).select(0, 0)}); },
+                ::testing::ThrowsMessage<c10::Error>(HasSubstr("Can't detach views in-place")));
+    EXPECT_NO_THROW(function({at::randn({3})}));
+  }
 }
 
 }  // namespace
