@@ -488,6 +488,25 @@ TEST(CallEffects, TrainThroughOperatorsWithoutAKernelForAutograd) {
   }
 }
 
+TEST(CallEffects, RaiseInStepsWhereAGradientWithinFreesTheHistoryOfALeaf) {
+  const torch::jit::Module module = two_layers(script(R"(
+    strain = torch.zeros(8, 8)
+    strain.requires_grad_(True)
+    y = torch.matmul(x, strain + torch.eye(8))
+    stress = torch.autograd.grad([y.pow(2).sum()], [strain], retain_graph=False, create_graph=True)[0]
+    assert stress is not None
+    return torch.linear(y + stress.sum(), self.a_weight)
+)"));
+  torch::optim::SGD optimizer(parameters_of(module), 0.1);
+  TrainStep step(
+      accelerate(module, Options().compile(CompileMode::kBlocking)),
+      [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }, optimizer);
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_THAT([&] { step({at::randn({4, 8})}, {at::zeros({4, 8})}); },
+                ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second time")));
+  }
+}
+
 TEST(CallEffects, MarkTargets) {
   TwoTrainings both(two_layers(script(kLayer + "    return h\n")), sgd, {},
                     [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target.requires_grad_()); });

@@ -34,6 +34,28 @@ at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm
   return at::clamp(max_norm / (norm + 1e-6), std::nullopt, 1.0);
 }
 
+// Returns the gradients of the leaves; undefined ones of those that the call has told to require none.
+std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& leaves) {
+  std::vector<at::Tensor> gradients(leaves.size());
+  std::vector<at::Tensor> inputs;
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (leaves[i].requires_grad()) {
+      inputs.push_back(leaves[i]);
+      numbers.push_back(i);
+    }
+  }
+  if (inputs.empty()) {
+    return gradients;
+  }
+  std::vector<at::Tensor> found = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/false, /*create_graph=*/false,
+                                                        /*allow_unused=*/true);
+  for (size_t i = 0; i < found.size(); ++i) {
+    gradients[numbers[i]] = std::move(found[i]);
+  }
+  return gradients;
+}
+
 // Gives arguments and tensors of the module what the recorded call has done to those of the trace that stand for them.
 void hand_back_autograd(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& traced,
                         const Module& module) {
@@ -97,9 +119,10 @@ bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& 
          operands_key_.matches(arguments.tensors, own_operands());
 }
 
-// Eager training adds gradients to all leaves, also to those that no optimizer steps. Leaves that the call makes go with it.
-void TrainTrace::add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments) {
+// Eager training adds gradients to all leaves, also to those that no optimizer steps.
+std::vector<at::Tensor> TrainTrace::add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments) {
   std::vector<bool> is_reached(arguments.size(), false);
+  std::vector<at::Tensor> made;
   for_each_in_history({loss}, {}, [&](torch::autograd::Node& node) {
     const auto* accumulation = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
     if (accumulation == nullptr || !accumulation->variable.requires_grad()) {
@@ -108,7 +131,9 @@ void TrainTrace::add_other_leaves(const at::Tensor& loss, const std::vector<at::
     const auto is_same = [&](const at::Tensor& leaf) { return leaf.is_same(accumulation->variable); };
     if (const auto argument = std::ranges::find_if(arguments, is_same); argument != arguments.end()) {
       is_reached[static_cast<size_t>(argument - arguments.begin())] = true;
-    } else if (TraceTensor::of(accumulation->variable) == nullptr && std::ranges::none_of(leaves_, is_same)) {
+    } else if (TraceTensor::of(accumulation->variable) != nullptr) {
+      made.push_back(accumulation->variable);
+    } else if (std::ranges::none_of(leaves_, is_same)) {
       leaves_.push_back(accumulation->variable);
     }
   });
@@ -117,6 +142,7 @@ void TrainTrace::add_other_leaves(const at::Tensor& loss, const std::vector<at::
       arguments_.push_back(i);
     }
   }
+  return made;
 }
 
 void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss,
@@ -135,13 +161,13 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
     tracer.refuse(std::move(reason));
   }
   marked_ = states.marked();
-  add_other_leaves(value, arguments);
+  const std::vector<at::Tensor> made = add_other_leaves(value, arguments);
   std::vector<at::Tensor> leaves = leaves_;
   for (const size_t number : arguments_) {
     leaves.push_back(arguments[number]);
   }
-  std::vector<at::Tensor> gradients =
-      torch::autograd::grad({value}, leaves, {}, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+  leaves.insert(leaves.end(), made.begin(), made.end());  // backward to them may raise
+  std::vector<at::Tensor> gradients = gradients_of(value, leaves);
   result.loss = real_of(value).detach();
   tracer.add_output(value.detach());
   for (size_t i = 0; i < arguments_.size(); ++i) {

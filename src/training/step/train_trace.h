@@ -76,8 +76,9 @@ class TrainTrace final : public PlanEntry {
 
  private:
   TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
-  // Adds the leaves that the loss depends on besides the parameters. `arguments`: tensors of the trace.
-  void add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments);
+  // Adds the leaves that the loss depends on besides the parameters. `arguments`: tensors of the trace. Returns the leaves
+  // that the call has made.
+  std::vector<at::Tensor> add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments);
   // Runs forward, loss and backward in the tracer's scope, and adds the outputs of its graph. With a norm, the last output
   // is the factor that clips the gradients.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
