@@ -3,6 +3,7 @@
 #include "base/tensors_in.h"
 #include "tests/training/recorded_pair.h"
 
+#include <sconce/compiled_backward.h>
 #include <sconce/trace.h>
 #include <sconce/train_step.h>
 
@@ -566,6 +567,18 @@ TEST(CallEffects, RaiseWhereFunctionsDetachViews) {
     EXPECT_THAT([&] { function({at::randn({2, 3}).select(0, 0)}); },
                 ::testing::ThrowsMessage<c10::Error>(HasSubstr("Can't detach views in-place")));
     EXPECT_NO_THROW(function({at::randn({3})}));
+  }
+}
+
+TEST(CallEffects, RaiseInBackwardOfFreedWritesOfViews) {
+  BackwardCache cache(Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 3; ++call) {
+    const at::Tensor h = at::randn({4}).set_requires_grad(true).clone();
+    h.slice(0, 2).add_(1);
+    h.sum().backward();
+    const CompiledBackward scope(cache);
+    EXPECT_THAT([&] { (h * 2).sum().backward(); },
+                ::testing::ThrowsMessage<std::exception>(HasSubstr("backward through the graph a second time")));
   }
 }
 

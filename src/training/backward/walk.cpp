@@ -8,6 +8,7 @@
 #include "training/backward/node_hooks.h"
 
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 
 #include <algorithm>
 #include <array>
@@ -164,6 +165,10 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
 
 void BackwardWalk::collect(BackwardCall& call) {
   call.entry = &compiler_.node_calls.lookup(call.node);
+  if (const auto* copy = dynamic_cast<const torch::autograd::CopySlices*>(call.node.get()); copy != nullptr && !copy->fn) {
+    why_not_ = "a backward before has freed what this one reads";  // which LibTorch's engine tells when it gets there
+    return;
+  }
   torch::dynamo::autograd::CompiledNodeArgs arguments(compiler_, *call.entry);
   try {
     call.node->compiled_args(arguments);
