@@ -5,6 +5,7 @@
 #include "trace/traceable.h"
 #include "trace/tracing_conditions.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
@@ -320,6 +321,12 @@ void Tracer::note_facts(Value* value, const at::Tensor& real) {
 
 // Refuses what a run of the graph would not repeat: changes of tensors that no operator has made.
 void Tracer::note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given) {
+  // Memory that LibTorch has allocated below its dispatcher gets contents through a pointer after this operator.
+  const at::Context& context = at::globalContext();
+  if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory() &&
+      op.operator_name().name == "aten::fill_" && TraceTensor::of(given.front().toTensor()) == nullptr) {
+    refuse("deterministic algorithms fill memory that is not of the trace");
+  }
   for (size_t i = 0; i < given.size(); ++i) {
     const TraceTensor* traced = given[i].isTensor() ? TraceTensor::of(given[i].toTensor()) : nullptr;
     if (traced == nullptr || traced->tracer() != number_) {

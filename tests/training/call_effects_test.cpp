@@ -508,6 +508,17 @@ TEST(CallEffects, RaiseInStepsWhereAGradientWithinFreesTheHistoryOfALeaf) {
   }
 }
 
+// LibTorch then fills memory that it allocates below the dispatcher.
+TEST(CallEffects, TrainWithDeterministicAlgorithms) {
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  TwoTrainings both(
+      two_layers(script("    h = torch.linear(x, self.a_weight)\n    h[:, 0] = 1.0\n    return torch.tanh(h)\n")), sgd);
+  for (uint64_t step = 1; step < 5; ++step) {
+    both.train(4, step);
+  }
+  at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
+}
+
 TEST(CallEffects, MarkTargets) {
   TwoTrainings both(two_layers(script(kLayer + "    return h\n")), sgd, {},
                     [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target.requires_grad_()); });
