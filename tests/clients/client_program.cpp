@@ -35,10 +35,13 @@ ClientProgram random_program(uint64_t seed) {
   program.argument = form == 0 ? ArgumentForm::kList : form == 1 ? ArgumentForm::kDict : ArgumentForm::kTensor;
   constexpr std::array kEffects = {0, 0, 0, 1, 1, 1, 2, 2, 3, 4};
   for (int i = kEffects[number() % kEffects.size()]; i > 0; --i) {
-    program.effects.push_back({number(), number(), number(), number()});
+    // Half of them leave the call recordable.
+    const uint32_t kinds = number() % 2 == 0 ? static_cast<uint32_t>(EffectKind::kWarn) : kEffectKinds;
+    program.effects.push_back({number() % kinds, number(), number(), number()});
   }
   program.function = chain(5);
   program.loss = chain(3);
+  const uint32_t calls = number() % 3 == 0 ? 65 : 12;  // of 100 statements
   const uint32_t length = 8 + number() % 36;
   for (uint32_t i = 0; i < length; ++i) {
     // Calls are frequent: a plan is made in the second or third call of a kind.
@@ -46,12 +49,12 @@ ClientProgram random_program(uint64_t seed) {
     const auto disturbance = static_cast<Verb>(4 + number() % (kVerbs - 4));
     const bool lasts = disturbance == Verb::kAnomaly || disturbance == Verb::kHook || disturbance == Verb::kFreeze ||
                        disturbance == Verb::kMark || disturbance == Verb::kMode;
-    const Verb verb = choice < 12                  ? Verb::kCall
-                      : choice < 45                ? Verb::kTrainStep
-                      : choice < 52                ? Verb::kPlainStep
-                      : choice < 82                ? Verb::kTracedCall
-                      : lasts && number() % 3 != 0 ? Verb::kRefill
-                                                   : disturbance;
+    const Verb verb = choice < calls                            ? Verb::kCall
+                      : choice < calls + (88 - calls) * 33 / 76 ? Verb::kTrainStep
+                      : choice < calls + (88 - calls) * 40 / 76 ? Verb::kPlainStep
+                      : choice < 82                             ? Verb::kTracedCall
+                      : lasts && number() % 3 != 0              ? Verb::kRefill
+                                                                : disturbance;
     program.statements.push_back({verb, {number(), number(), number(), number()}});
   }
   return program;

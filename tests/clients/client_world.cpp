@@ -391,7 +391,9 @@ void World::backward(const at::Tensor& value, bool within_scope) {
 }
 
 void World::call(const Numbers& numbers, size_t index, Observed& observed) {
-  const at::Tensor x = argument(numbers[0], numbers[2], index, observed);
+  // Most calls of a program are of one form, so that they are recorded.
+  const uint32_t form = numbers[2] % 4 == 0 ? numbers[3] : program_.options / 4;
+  const at::Tensor x = argument(numbers[0], form, index, observed);
   std::optional<c10::InferenceMode> inference;
   std::optional<at::NoGradGuard> no_grad;
   std::optional<Autocast> autocast;
