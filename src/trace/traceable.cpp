@@ -109,6 +109,8 @@ bool reads_number(const c10::OperatorHandle& op) {
 
 bool detaches_in_place(const c10::OperatorHandle& op) { return op.operator_name().name == "aten::detach_"; }
 
+bool fills_in_place(const c10::OperatorHandle& op) { return op.operator_name().name == "aten::fill_"; }
+
 TracedCall traced_call(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments) {
   const auto number = std::find_if(arguments.begin(), arguments.end(), is_number_as_tensor);
   if (number != arguments.end()) {

@@ -24,6 +24,9 @@ bool reads_number(const c10::OperatorHandle& op);
 // Returns whether the operator detaches its argument in place. Autograd's kernel does all of that, so no tracer runs it.
 bool detaches_in_place(const c10::OperatorHandle& op);
 
+// Returns whether the operator fills its first argument.
+bool fills_in_place(const c10::OperatorHandle& op);
+
 // The operator and arguments that a node for a call has.
 struct TracedCall {
   const Op* op;

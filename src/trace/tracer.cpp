@@ -323,8 +323,8 @@ void Tracer::note_facts(Value* value, const at::Tensor& real) {
 void Tracer::note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given) {
   // Memory that LibTorch has allocated below its dispatcher gets contents through a pointer after this operator.
   const at::Context& context = at::globalContext();
-  if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory() &&
-      op.operator_name().name == "aten::fill_" && TraceTensor::of(given.front().toTensor()) == nullptr) {
+  if (context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory() && fills_in_place(op) &&
+      TraceTensor::of(given.front().toTensor()) == nullptr) {
     refuse("deterministic algorithms fill memory that is not of the trace");
   }
   for (size_t i = 0; i < given.size(); ++i) {
