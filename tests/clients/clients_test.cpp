@@ -141,7 +141,7 @@ TEST(ClientPrograms, DoAsWithLibTorch) {
   using testing::environment_number;
   const uint64_t alone = environment_number("SCONCE_SEED", 0);
   const uint64_t first = alone == 0 ? 1 : alone;
-  const uint64_t end = first + environment_number("SCONCE_CLIENTS", alone == 0 ? 100 : 1);
+  const uint64_t end = first + environment_number("SCONCE_CLIENTS", alone == 0 ? 80 : 1);
   uint64_t by_plan = 0;
   uint64_t failures = 0;
   for (uint64_t seed = first; seed < end && failures < 5; ++seed) {
