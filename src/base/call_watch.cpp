@@ -8,7 +8,7 @@ namespace {
 
 thread_local CallWatch* innermost = nullptr;
 
-// The watches of all threads.
+// All watches of the process.
 struct Watches {
   std::mutex mutex;
   std::unordered_set<CallWatch*> living;

@@ -1,4 +1,4 @@
-// CallWatch: what a call does besides computing, as far as no operator of LibTorch does it.
+// CallWatch: sees the effects of a call that no operator of LibTorch has.
 #pragma once
 
 #include <c10/core/DispatchKey.h>
@@ -15,9 +15,9 @@ namespace sconce {
 // (trace/tracer.cpp). Plans do not depend on it.
 constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-// While one lives, it sees what its thread does that a recording of operators would lose: calls of methods of custom
-// classes and of operators of libraries, prints, saves, warnings. Those who do such a thing say so by `note`. Watches nest:
-// each sees what the inner ones see. Warnings still reach the program's handler.
+// A watch sees effects on its thread that a recording of operators would lose: methods of custom classes, operators of
+// libraries, prints, saves and warnings. Code that has such an effect reports it with `note`. Watches nest, and each one
+// sees everything that the inner ones see. Warnings still reach the program's handler.
 class CallWatch {
  public:
   CallWatch();
@@ -25,13 +25,13 @@ class CallWatch {
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;
 
-  // Tells the watches of this thread. `what` completes "a call …": "prints".
+  // Reports an effect to the watches of this thread. `what` is a verb with its object: "prints".
   static void note(const std::string& what);
-  // Tells the watches of all threads: on whose behalf this thread works is not known.
+  // Reports an effect to the watches of all threads, for a thread that may work for any of them.
   static void note_for_all(const std::string& what);
   static bool is_on();
 
-  // Returns what was seen first, as a reason: "it prints". Empty if nothing was.
+  // Returns the first effect as a reason ("it prints"). Empty if there was none.
   std::string seen() const;
   // Returns whether the call warned. A warning may be one that is given once in a process.
   bool has_warned() const { return warnings_.has_warned; }

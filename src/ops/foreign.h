@@ -6,10 +6,10 @@
 
 namespace sconce {
 
-// Returns whether an operator may do more than compute results from its arguments, or read more than these: counters, files,
-// settings of its library. It is then called as often as the program calls it, with the library's state of that moment.
-// False for operators of LibTorch that compute, and for those of which the library says that they are functions of their
-// arguments: by the tag `pt2_compliant_tag`, or by alias analysis PURE_FUNCTION.
+// Returns whether an operator may have effects of its own, or may read state besides its arguments: counters, files,
+// settings of its library. It must run as often as the program calls it, with the library's state at that moment.
+// Returns false for LibTorch's operators, and for operators that their library declares to be functions of their arguments,
+// with the tag `pt2_compliant_tag` or alias analysis PURE_FUNCTION.
 bool may_do_more_than_compute(const c10::OperatorHandle& op);
 
 }  // namespace sconce

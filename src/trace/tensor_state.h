@@ -21,7 +21,7 @@ class TensorState {
   const at::Tensor& tensor() const { return tensor_; }
   // Returns whether the tensor is a leaf that has come to require a gradient, and nothing else has changed.
   bool is_marked() const;
-  // Returns what has changed, as a verb whose object is the tensor: "detaches". Null if nothing has.
+  // Returns the first change as a verb whose object is the tensor ("detaches"). Null if nothing changed.
   const char* change() const;
 
  private:
@@ -49,15 +49,15 @@ class TensorState {
   State before_;
 };
 
-// What a call does to the tensors that it is given and to those of its module, by their states before it.
+// Compares the states of a call's arguments and of its module's tensors before and after the call.
 class TensorStates {
  public:
   // `arguments`: in their order. `attributes`: of the module, and what its containers hold.
   TensorStates(std::span<const at::Tensor> arguments, std::span<const at::Tensor> attributes);
 
-  // Returns the arguments, by number, that the call has require a gradient.
+  // Returns the numbers of the arguments that require a gradient now and did not before.
   std::vector<size_t> marked() const;
-  // Returns what else the call has done, as a reason: "it detaches an argument". Empty if nothing.
+  // Returns the first other change as a reason ("it detaches an argument"). Empty if there was none.
   std::string refusal() const;
 
  private:

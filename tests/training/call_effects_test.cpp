@@ -1,5 +1,5 @@
-// What a call does besides computing: marks on arguments and attributes, gradients and histories that the script makes,
-// operators and classes of libraries, warnings. Each call has LibTorch's effects, recorded or not.
+// Effects of calls: marks on arguments and attributes, gradients and histories that the script makes, operators and classes
+// of libraries, warnings. Each call has LibTorch's effects, recorded or not.
 #include "base/tensors_in.h"
 #include "tests/training/recorded_pair.h"
 
@@ -49,7 +49,7 @@ TORCH_LIBRARY_IMPL(call_effects, CPU, library) {
   });
 }
 
-// What autograd and the program see of a tensor.
+// Compares everything that autograd and the program see of a tensor.
 void expect_equal_state(const at::Tensor& ours, const at::Tensor& theirs, const std::string& where) {
   EXPECT_EQ(ours.requires_grad(), theirs.requires_grad()) << where;
   EXPECT_EQ(ours.is_leaf(), theirs.is_leaf()) << where;

@@ -121,7 +121,7 @@ std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<
   const bool keeps_arguments =
       structure.holds(arguments.values) &&
       std::equal(tensors_now.begin(), tensors_now.end(), arguments.tensors.begin(), arguments.tensors.end(), is_same);
-  // What recording the call once more would do twice, or a plan would not do.
+  // These effects would happen twice if the call were recorded, and never in a plan.
   std::string refusal = watch.seen();
   if (refusal.empty() && !before.holds()) {
     refusal = "a call changes an attribute of the module";

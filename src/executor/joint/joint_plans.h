@@ -25,8 +25,8 @@ struct JointPlans {
   std::string name;  // of the autograd nodes
   std::shared_ptr<TracedGraph> forward;
   std::shared_ptr<TracedGraph> backward;  // null if no result brings a gradient, or if backward raises
-  // What backward raises from every result that brings a gradient: the call itself has freed what it would read. Empty if
-  // it does not.
+  // The message that backward of every result raises, because a backward within the call freed the saved tensors. Empty if
+  // backward can run.
   std::string why_no_backward;
   size_t results = 0;
   std::vector<c10::IValue> reads;  // numbers that the call reads from tensors; forward returns them after the results

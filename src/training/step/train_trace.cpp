@@ -56,7 +56,7 @@ std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<a
   return gradients;
 }
 
-// Gives arguments and tensors of the module what the recorded call has done to those of the trace that stand for them.
+// Copies autograd state that the recorded call changed on tensors of the trace to the arguments and the module.
 void hand_back_autograd(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& traced,
                         const Module& module) {
   for (size_t i = 0; i < arguments.size(); ++i) {
