@@ -8,7 +8,7 @@
 // (parameters, arguments, the optimizer's state). Arenas, which sconce's plans keep from call to call, count as activations.
 // resident: growth of the process from before the model was loaded to after its calls, with what LibTorch's and LLVM's
 // libraries keep. Each measurement has a process of its own. SCONCE_BENCH_SMOKE: few calls of one small model.
-#include "base/exception_message.h"
+#include "bench/child_process.h"
 #include "bench/measuring.h"
 #include "tools/sconce/bench/counted_memory.h"
 #include "tools/sconce/bench/resident_memory.h"
@@ -31,13 +31,13 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 
 namespace {
 
 using sconce::bench::is_smoke;
+using sconce::bench::measure_in_child;
 using sconce::bench::model_file;
 using namespace sconce::cli;
 namespace ui = sconce::ui;
@@ -90,37 +90,6 @@ Json memory_of(const std::string& model, bool is_sconce, bool trains) {
   return memory;
 }
 
-// Runs this program again, which prints what `memory_of` returns, or the reason why there is nothing.
-Json measure_in_child(const std::string& model, const char* executor, const char* what) {
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command = "'" + program + "' --measure '" + model + "' " + executor + " " + what;
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), &pclose);
-  std::string text;
-  std::array<char, 4096> buffer{};
-  while (const size_t count = pipe ? fread(buffer.data(), 1, buffer.size(), pipe.get()) : 0) {
-    text.append(buffer.data(), count);
-  }
-  // The model may print lines before the result.
-  const size_t last_line = text.size() < 2 ? 0 : text.rfind('\n', text.size() - 2) + 1;
-  Json json = Json::parse(text.substr(last_line), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) {
-    throw std::runtime_error("'" + command + "' ended without a result");
-  }
-  if (json.contains("reason")) {
-    throw std::runtime_error(json["reason"].get<std::string>());
-  }
-  return json;
-}
-
-int measure_as_child(const std::string& model, const std::string& executor, const std::string& what) {
-  try {
-    std::cout << memory_of(model, executor == "sconce", what == kStep) << std::endl;
-  } catch (const std::exception& failure) {
-    std::cout << Json{{"reason", sconce::one_line_message(failure)}} << std::endl;
-  }
-  return 0;
-}
-
 double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
 
 // Measures the model, and adds a row to the table and an object to the JSON. Returns false if an executor cannot make the
@@ -130,8 +99,8 @@ bool measure(const std::string& name, const char* what, ui::Table& table, Json& 
   const std::string title = std::filesystem::path(model).stem().string();
   json.push_back(Json{{"model", model}, {"what", what}});
   try {
-    const Json eager = measure_in_child(model, "eager", what);
-    const Json ours = measure_in_child(model, "sconce", what);
+    const Json eager = measure_in_child({"--measure", model, "eager", what});
+    const Json ours = measure_in_child({"--measure", model, "sconce", what});
     const double held = eager["held"];
     const double own = ours["peak"].get<double>() - held;
     const double others = eager["peak"].get<double>() - held;
@@ -162,7 +131,8 @@ bool measure(const std::string& name, const char* what, ui::Table& table, Json& 
 
 int main(int argc, char** argv) {
   if (argc == 5 && std::string(argv[1]) == "--measure") {
-    return measure_as_child(argv[2], argv[3], argv[4]);
+    return sconce::bench::answer_parent(
+        [&] { return memory_of(argv[2], std::string(argv[3]) == "sconce", std::string(argv[4]) == kStep); });
   }
   benchmark::Initialize(&argc, argv);  // removes the arguments that every benchmark takes
   std::vector<std::string> names(argv + 1, argv + argc);
