@@ -2,10 +2,14 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <span>
 
 namespace sconce {
 namespace {
@@ -47,7 +51,33 @@ bool is_cut_short(const std::string& path) {
   return false;
 }
 
+// Called for each library of the process. Pages that the library or the linker may write are left alone: they are not the
+// file's any longer.
+int page_out_library(dl_phdr_info* library, size_t /*bytes*/, void* base) {
+  if (library->dlpi_addr != reinterpret_cast<ElfW(Addr)>(base)) {
+    return 0;
+  }
+  const auto page = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
+  for (const ElfW(Phdr) & segment : std::span(library->dlpi_phdr, library->dlpi_phnum)) {
+    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_W) == 0) {
+      const ElfW(Addr) begin = (library->dlpi_addr + segment.p_vaddr + page - 1) / page * page;
+      const ElfW(Addr) end = (library->dlpi_addr + segment.p_vaddr + segment.p_filesz) / page * page;
+      if (begin < end) {
+        madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+      }
+    }
+  }
+  return 1;
+}
+
 }  // namespace
+
+void SharedLibrary::page_out() const {
+  link_map* map = nullptr;
+  if (dlinfo(handle_, RTLD_DI_LINKMAP, &map) == 0) {
+    dl_iterate_phdr(&page_out_library, reinterpret_cast<void*>(map->l_addr));
+  }
+}
 
 void* SharedLibrary::symbol(const char* name) const { return dlsym(handle_, name); }
 

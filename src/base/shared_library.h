@@ -15,6 +15,9 @@ class SharedLibrary {
   void* symbol(const char* name) const;
   // Where the library that defines `symbol_name` lies on disk; empty when it has no such symbol.
   std::string path_of(const char* symbol_name) const;
+  // Lets the pages of code and constants leave the process. They come back from the file when they are touched; any thread
+  // may run the library meanwhile.
+  void page_out() const;
 
  private:
   friend Expected<SharedLibrary> open_library(const std::string& name, bool global);

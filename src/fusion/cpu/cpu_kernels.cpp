@@ -1,5 +1,6 @@
 #include "fusion/cpu/cpu_kernels.h"
 
+#include "base/compile_queue.h"
 #include "base/shared_library.h"
 
 #include <c10/util/Exception.h>
@@ -24,9 +25,15 @@ std::string path_of_library() {
   return directory.empty() ? kLibrary : directory + "/" + kLibrary;
 }
 
+// Opens the library at the first call.
+const Expected<SharedLibrary>& opened_library() {
+  // Not global, because the process may have another LLVM. Never destroyed: jobs may outlive static objects.
+  static const auto& library = *new Expected<SharedLibrary>(open_library(path_of_library()));
+  return library;
+}
+
 Expected<KernelCompiler*> load_library() {
-  // Not global, because the process may have another LLVM.
-  const auto library = open_library(path_of_library());
+  const auto& library = opened_library();
   if (!library) {
     return library.refusal();
   }
@@ -55,6 +62,27 @@ Expected<KernelCompiler*> load_compiler() {
 Expected<KernelCompiler*> cpu_kernel_compiler() {
   static const auto& compiler = *new Expected<KernelCompiler*>(load_compiler());  // jobs may outlive static objects
   return compiler;
+}
+
+void page_out_compiler_later() {
+  static std::atomic<bool> is_waiting{false};
+  if (is_waiting.exchange(true)) {
+    return;
+  }
+  bool is_submitted = false;
+  try {
+    is_submitted = CompileQueue::of_process().submit_last([] {
+      is_waiting = false;
+      if (opened_library()) {
+        opened_library()->page_out();
+      }
+    });
+  } catch (const std::bad_alloc&) {
+    // The pages stay.
+  }
+  if (!is_submitted) {
+    is_waiting = false;
+  }
 }
 
 std::string why_no_kernel_compiler() {

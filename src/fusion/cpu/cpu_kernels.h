@@ -17,6 +17,10 @@ Expected<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText&
 // The code generator itself; loads it. If it cannot be loaded, the first call warns (TORCH_WARN).
 Expected<KernelCompiler*> cpu_kernel_compiler();
 
+// Lets the pages of the code generator leave the process once no compile waits: they are more than 20 MiB, which most
+// programs need for their first calls alone. The next compile brings back what it runs.
+void page_out_compiler_later();
+
 // Returns why there is no code generator, as far as that is known without loading it: its file is missing, or it could not
 // be loaded before. Empty if nothing is known.
 std::string why_no_kernel_compiler();

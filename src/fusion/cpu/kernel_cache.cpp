@@ -107,6 +107,7 @@ Expected<CachedKernel::Compiled> KernelCache::compile(const CachedKernel& kernel
                                           .cache_directory = environment().kernel_cache,
                                           .symbols = symbols_of(kernel.program_),
                                           .processor = processor_of(kernel.lanes_)});
+  page_out_compiler_later();
   if (!code) {
     return code.refusal();
   }
