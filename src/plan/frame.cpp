@@ -47,7 +47,12 @@ void Frame::allocate(uint32_t index) {
   TensorSlot& slot = slots[index];
   slot.block.clear();
   const bool is_large = slot.bytes > kMaxInArena && slot.shell.is_cpu();
-  slot.block = is_large ? allocate_large(slot.bytes) : allocate_on(slot.shell.device(), slot.bytes);
+  if (is_large) {
+    plan_.memory().note_large_block();
+    slot.block = allocate_large(slot.bytes);
+  } else {
+    slot.block = allocate_on(slot.shell.device(), slot.bytes);
+  }
   slot.data = slot.block.get();
   point_storage_at(slot.shell, slot.data);
   holds_something_ = true;

@@ -13,7 +13,6 @@ namespace {
 struct LargeBlock {
   c10::DataPtr memory;
   size_t bytes;
-  uint64_t freed_at = 0;  // number of the call of `keep`
 };
 
 class KeptBlocks {
@@ -35,20 +34,29 @@ class KeptBlocks {
     std::unique_ptr<LargeBlock> block = std::move(*found);
     blocks_.erase(std::next(found).base());
     bytes_ -= block->bytes;
+    count(*block);
     return block;
+  }
+
+  // Notes that a new block is in use.
+  void add(const LargeBlock& block) {
+    const std::lock_guard lock(mutex_);
+    count(block);
   }
 
   void keep(std::unique_ptr<LargeBlock> block) {
     std::vector<std::unique_ptr<LargeBlock>> freed;  // outside of the lock
-    if (block->bytes > kMaxBytesKept) {
+    const std::lock_guard lock(mutex_);
+    in_use_ -= block->bytes;
+    if (++frees_ % kFreesCounted == 0) {
+      most_before_ = std::exchange(most_in_use_, in_use_);
+    }
+    const size_t limit = std::min(kMaxBytesKept, std::max(most_in_use_, most_before_));
+    if (block->bytes > limit) {
       return;
     }
-    const std::lock_guard lock(mutex_);
     auto end = blocks_.begin();
-    block->freed_at = ++time_;
-    const auto is_too_much = [&] { return blocks_.end() - end >= kMaxKept || bytes_ + block->bytes > kMaxBytesKept; };
-    const auto is_too_old = [&] { return end != blocks_.end() && (*end)->freed_at + kMaxAge < time_; };
-    for (; is_too_much() || is_too_old(); ++end) {
+    for (; blocks_.end() - end >= kMaxKept || bytes_ + block->bytes > limit; ++end) {
       bytes_ -= (*end)->bytes;
       freed.push_back(std::move(*end));
     }
@@ -69,10 +77,18 @@ class KeptBlocks {
 
   KeptBlocks() { blocks_.reserve(kMaxKept); }
 
+  void count(const LargeBlock& block) {
+    in_use_ += block.bytes;
+    most_in_use_ = std::max(most_in_use_, in_use_);
+  }
+
   std::mutex mutex_;
   std::vector<std::unique_ptr<LargeBlock>> blocks_;  // those freed last at the end
-  size_t bytes_ = 0;
-  uint64_t time_ = 0;
+  size_t bytes_ = 0;                                 // of the blocks that are kept
+  size_t in_use_ = 0;                                // bytes of the others
+  size_t most_in_use_ = 0;                           // since the number of frees was last a multiple of kFreesCounted
+  size_t most_before_ = 0;                           // in the kFreesCounted frees before
+  uint64_t frees_ = 0;
 };
 
 }  // namespace
@@ -84,6 +100,7 @@ c10::DataPtr allocate_large(size_t bytes) {
   std::unique_ptr<LargeBlock> block = KeptBlocks::instance().take(bytes);
   if (block == nullptr) {
     block = std::make_unique<LargeBlock>(c10::GetDefaultCPUAllocator()->allocate(bytes), bytes);
+    KeptBlocks::instance().add(*block);
   }
   void* const data = block->memory.get();
   return {data, block.release(),

@@ -9,16 +9,18 @@
 namespace sconce {
 
 // Returns a block of at least `bytes` bytes. Its elements are not initialized. Pages that come fresh from the system cost
-// more time than a pointwise operator takes for them, so the process keeps up to kMaxBytesKept of freed blocks, each until
-// kMaxAge others were freed. The block freed last is given out first: it is in the caches of the processor.
+// more time than a pointwise operator takes for them, so the process keeps blocks that are freed: as many bytes as were in
+// use at one time lately, in the last kFreesCounted to 2 * kFreesCounted frees, and at most kMaxBytesKept. So it keeps what
+// runs of one size need, and runs of many sizes do not add up. The block freed last is given out first: it is in the caches
+// of the processor.
 //
 // Serves any thread. Throws what LibTorch's allocator throws.
 c10::DataPtr allocate_large(size_t bytes);
 
 inline constexpr size_t kMaxBytesKept = size_t{128} << 20;
-inline constexpr uint64_t kMaxAge = 4096;  // a few runs of a large model free as many
+inline constexpr uint64_t kFreesCounted = 2048;  // a few runs of a large model free as many
 
-// Returns how many bytes are kept, and frees them.
+// Returns how many bytes are kept, and frees them. A plan that had large blocks does so when it is destroyed.
 size_t free_kept_blocks();
 
 }  // namespace sconce

@@ -53,12 +53,20 @@ class MemoryPlan {
   const ArenaLayout* layout() const { return newest_.load(std::memory_order_acquire); }
   // Makes a layout in which each slot has room for what it needed in the run that ends: `bytes`, by slot.
   void learn(std::span<const size_t> bytes);
+  // Notes that a slot had a block of large_blocks.h.
+  void note_large_block() {
+    if (!had_large_blocks_.load(std::memory_order_relaxed)) {
+      had_large_blocks_.store(true, std::memory_order_relaxed);
+    }
+  }
+  bool had_large_blocks() const { return had_large_blocks_.load(std::memory_order_relaxed); }
 
  private:
   std::vector<Lifetime> lifetimes_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<const ArenaLayout>> layouts_;  // each at least a quarter larger than the one before
   std::atomic<const ArenaLayout*> newest_{nullptr};
+  std::atomic<bool> had_large_blocks_{false};
 };
 
 }  // namespace sconce

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "ir/text/print.h"
+#include "plan/large_blocks.h"
 
 #include <iomanip>
 #include <sstream>
@@ -49,6 +50,13 @@ Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, s
       }
       return false;
     });
+  }
+}
+
+// Frames in the pool hold no blocks, and frames of runs keep the plan.
+Plan::~Plan() {
+  if (memory_.had_large_blocks()) {
+    free_kept_blocks();
   }
 }
 

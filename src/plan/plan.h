@@ -88,6 +88,9 @@ class Plan {
 
   Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
        std::vector<Register> inputs, size_t registers, bool asks_gradients, Prepared prepared = {});
+  ~Plan();
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
 
   const std::shared_ptr<const Graph>& graph() const { return graph_; }
   std::span<const PlannedStep> steps() const { return steps_; }

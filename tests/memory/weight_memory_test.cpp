@@ -3,6 +3,7 @@
 
 #include "base/compile_queue.h"
 #include "base/paged_memory.h"
+#include "tests/support/bytes_in_use.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
 #include "tests/support/model_files.h"
@@ -10,7 +11,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
-#include <malloc.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <unistd.h>
@@ -21,8 +21,6 @@
 
 namespace sconce::testing {
 namespace {
-
-constexpr double kMiB = 1 << 20;
 
 void wait_for_pages() { CompileQueue::of_process().wait_until_idle(); }
 
@@ -123,11 +121,6 @@ TEST(WeightMemory, WhatWasWrittenBeforeFreezingStays) {
 }
 
 // ---- what is left behind
-
-double bytes_in_use() {
-  const auto memory = mallinfo2();
-  return static_cast<double>(memory.uordblks + memory.hblkhd);
-}
 
 // SCONCE_LOADS: how many times.
 TEST(WeightMemory, LoadedAndDroppedModulesLeaveNothing) {
