@@ -189,6 +189,7 @@ class Lowering {
         operator_step_.second->set_follower(*group_step_);
       }
       group_parts_ = {.arguments = group_->operands.size(),
+                      .operators = group_->nodes.size(),
                       .device = options_.groups->device(),
                       .limits = options_.limits,
                       .state = add_state(group_->nodes, /*is_group=*/true)};

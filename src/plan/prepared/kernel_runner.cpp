@@ -64,7 +64,7 @@ bool KernelRunner::choose_other_form(Frame& frame, StepState& state) const {
 }
 
 // Records the operands of this run. Returns whether a kernel can take them.
-bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op) const {
+bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op, bool comes_back) const {
   const uint64_t runs = frame.run_number - std::exchange(state.last_prepared, frame.run_number);
   // Operands may settle: each run between this preparation and the last takes back one misfit.
   state.misfits -= static_cast<uint32_t>(std::min<uint64_t>(state.misfits, std::max<uint64_t>(runs, 1) - 1));
@@ -81,9 +81,10 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   for (size_t i = 0; i < parts_.operands.size(); ++i) {
     fits &= record_operand(frame, state, i);
   }
-  // Where sizes change in each run, or in each trip of a loop, operators make views and compute few elements faster than a
-  // kernel is prepared. Products keep their packed weights.
-  const bool gains_nothing = runs <= 1 && (parts_.is_view || (!parts_.is_product && !has_many_elements(arguments)));
+  // Where sizes change in each run, or in each trip of a loop, an operator makes a view and computes few elements faster
+  // than a kernel is prepared. Products keep their packed weights.
+  const bool is_fast = !parts_.is_product && parts_.operators == 1 && !has_many_elements(arguments);
+  const bool gains_nothing = runs <= 1 && !comes_back && (parts_.is_view || is_fast);
   state.misfits += !fits || gains_nothing ? 1 : 0;
   return fits;
 }

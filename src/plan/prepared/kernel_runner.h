@@ -48,8 +48,8 @@ class KernelRunner {
       return false;
     }
     change_shells(frame, [&] {
-      state.make_room(hash_of_operands(frame));
-      if (begin_to_prepare(frame, state, op)) {
+      const bool comes_back = state.make_room(hash_of_operands(frame));
+      if (begin_to_prepare(frame, state, op, comes_back)) {
         if (!prepare_again(state)) {
           prepare(state, make_kernel());
         }
@@ -90,7 +90,7 @@ class KernelRunner {
   bool match_operands(Frame& frame, PreparedForm& form) const;
   bool choose_other_form(Frame& frame, StepState& state) const;
   uint64_t hash_of_operands(Frame& frame) const;
-  bool begin_to_prepare(Frame& frame, StepState& state, const Op* op) const;
+  bool begin_to_prepare(Frame& frame, StepState& state, const Op* op, bool comes_back) const;
   bool prepare_again(StepState& state) const;
   void prepare(StepState& state, KernelPtr kernel) const;
   void finish_preparing(Frame& frame, StepState& state) const;

@@ -57,6 +57,7 @@ struct KernelStepParts {
   size_t arguments = 0;            // of the kernel
   bool is_view = false;            // the results are views of the first operand
   bool is_product = false;         // the kernel may keep weights
+  size_t operators = 1;            // whose place the kernel takes
   c10::Device device = c10::kCPU;  // of all operands and results
   KernelLimits limits;
   uint32_t state = 0;  // index of the step's state in a frame

@@ -55,7 +55,7 @@ bool KnownOperand::prepare(const c10::IValue& box, c10::Device device) {
   return true;
 }
 
-void StepState::make_room(uint64_t hash_of_new) {
+bool StepState::make_room(uint64_t hash_of_new) {
   const bool comes_back = std::find(replaced.begin(), replaced.end(), hash_of_new) != replaced.end();
   if (is_ready && comes_back && others.size() + 1 < kMaxForms) {
     const size_t count = results.size();
@@ -72,6 +72,7 @@ void StepState::make_room(uint64_t hash_of_new) {
     next_replaced = (next_replaced + 1) % kMaxForms;
   }
   hash = hash_of_new;
+  return comes_back;
 }
 
 const at::Tensor& KernelResult::place(c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype,

@@ -49,8 +49,8 @@ struct PreparedForm {
 // beside the one that replaced it: operands that alternate between few forms are prepared twice. Operands that are new in
 // each run replace one form, at the price of PreparedKernel::prepare_again.
 struct StepState : PreparedForm {
-  static constexpr size_t kMaxForms = 4;
-  static constexpr uint32_t kMaxMisfits = 8;
+  static constexpr size_t kMaxForms = 16;
+  static constexpr uint32_t kMaxMisfits = 24;
   static constexpr uint32_t kRunsToRetry = 256;
   uint32_t misfits = 0;        // how often preparing was no use lately; at kMaxMisfits, no other form is prepared
   uint32_t runs_refused = 0;   // since then; at kRunsToRetry, one is
@@ -60,8 +60,9 @@ struct StepState : PreparedForm {
   uint32_t next_replaced = 0;
 
   PreparedForm& current() { return *this; }
-  // Makes room for a form of this hash: keeps the current one beside it, or lets it be replaced.
-  void make_room(uint64_t hash_of_new);
+  // Makes room for a form of this hash: keeps the current one beside it, or lets it be replaced. Returns whether the form
+  // comes back: it was replaced before.
+  bool make_room(uint64_t hash_of_new);
 };
 
 }  // namespace sconce
