@@ -159,14 +159,18 @@ std::optional<IValue> read_size(const Node& node, const std::vector<IValue>& ope
 
 // Returns the product; nothing if LibTorch's function takes the operands, or raises.
 std::optional<IValue> product_of(const Node& node, const std::vector<IValue>& operands) {
-  if (node.kind() != aten::matmul || operands.size() != 2 || !operands[0].isTensor() || !operands[1].isTensor()) {
+  const bool is_linear = node.kind() == aten::linear && operands.size() == 3 && operands[2].isNone();
+  const bool is_product = is_linear || (node.kind() == aten::matmul && operands.size() == 2);
+  if (!is_product || !operands[0].isTensor() || !operands[1].isTensor()) {
     return std::nullopt;
   }
   const at::Tensor a = operands[0].toTensor();
   const at::Tensor b = operands[1].toTensor();
   const bool is_batched = a.defined() && b.defined() && a.dim() > 0 && b.dim() > 0 && (a.dim() > 2 || b.dim() > 2);
-  return is_batched && (has_open_sizes(a) || has_open_sizes(b)) ? std::optional<IValue>(matmul_with_open_sizes(a, b))
-                                                                : std::nullopt;
+  if (!is_batched || (is_linear && b.dim() > 2) || !(has_open_sizes(a) || has_open_sizes(b))) {
+    return std::nullopt;
+  }
+  return matmul_with_open_sizes(a, is_linear ? b.t() : b);
 }
 
 // ---- what takes open numbers ------------------------------------------------------------------------------------------
