@@ -4,6 +4,7 @@
 #include "analysis/gradient_paths.h"
 #include "analysis/memory/alias_sets.h"
 #include "analysis/memory/escapes.h"
+#include "analysis/memory/memory_source.h"
 #include "analysis/node_devices.h"
 #include "ir/constant_operands.h"
 #include "ir/delegate.h"
@@ -76,6 +77,23 @@ class BackwardLowering {
   LoweringOptions options_;
 };
 
+// Returns whether the graph writes the input, and only before it reads it.
+bool is_written_before_reads(const Graph& graph, const Value& input) {
+  bool is_read = false;
+  bool is_written = false;
+  for_each_node(graph.body(), [&](const Node* node) {
+    for (size_t i = 0; node->blocks().empty() && i < node->inputs().size(); ++i) {
+      if (&base_of_memory(*node->input(i)) != &input) {
+        continue;
+      }
+      const bool is_write = node->schema() != nullptr && may_write_operand(*node, i);
+      is_written = is_write ? !is_read : is_written;
+      is_read = is_read || !is_write;
+    }
+  });
+  return is_written;
+}
+
 Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(const Node& node, LoweringOptions options) {
   auto function = std::make_shared<DifferentiableFunction>();
   function->name = autograd_name(node);
@@ -107,6 +125,11 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
                                                                                saved, backward_name, options));
   function->outputs = node.outputs().size();
   const Graph& subgraph = *graph_at(attr::kSubgraph);
+  for (size_t i = 0; i < signature.saved_inputs.size(); ++i) {
+    if (is_written_before_reads(subgraph, *subgraph.inputs()[signature.saved_inputs[i].position])) {
+      function->written_inputs.push_back(i);
+    }
+  }
   for (const GradientSignature::Output& each : signature.outputs) {
     const Value& output = *subgraph.outputs()[each.position];
     function->is_list.push_back(!is_tensor(output));

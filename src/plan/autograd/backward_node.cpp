@@ -69,7 +69,10 @@ std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const Different
   node->set_next_edges(std::move(edges));
   node->inputs_.reserve(made_from.signature.saved_inputs.size());
   for (const GradientSignature::Saved& saved : made_from.signature.saved_inputs) {
-    node->save(node->inputs_, operands[saved.position], /*is_output=*/false);
+    node->inputs_.push_back(saved_of(operands[saved.position], /*is_output=*/false));
+  }
+  for (const size_t number : made_from.written_inputs) {
+    node->written_.push_back(operands[made_from.signature.saved_inputs[number].position].toTensor());
   }
   if (made_from.returns_of_blocks) {
     for (const c10::IValue& operand : operands) {
@@ -81,8 +84,8 @@ std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const Different
   return node;
 }
 
-void BackwardNode::save(std::vector<Saved>& saved, const c10::IValue& value, bool is_output) {
-  Saved& each = saved.emplace_back();
+BackwardNode::Saved BackwardNode::saved_of(const c10::IValue& value, bool is_output) {
+  Saved each;
   each.is_tensor = value.isTensor() && value.toTensor().defined();
   if (each.is_tensor) {
     each.tensor = torch::autograd::SavedVariable(value.toTensor(), is_output);
@@ -90,6 +93,7 @@ void BackwardNode::save(std::vector<Saved>& saved, const c10::IValue& value, boo
   } else {
     each.value = own_list(value);
   }
+  return each;
 }
 
 void BackwardNode::connect(torch::jit::Stack& results) {
@@ -112,8 +116,12 @@ void BackwardNode::connect(torch::jit::Stack& results) {
   given_.clear();
   outputs_.reserve(signature.saved_outputs.size());
   for (const GradientSignature::Saved& saved : signature.saved_outputs) {
-    save(outputs_, results[saved.position], /*is_output=*/true);
+    outputs_.push_back(saved_of(results[saved.position], /*is_output=*/true));
   }
+  for (size_t i = 0; i < written_.size(); ++i) {
+    inputs_[function_->written_inputs[i]] = saved_of(written_[i], /*is_output=*/false);
+  }
+  written_.clear();
   intermediates_.assign(first_intermediate, first_condition);
   for (const c10::IValue& intermediate : intermediates_) {
     if (intermediate.isList()) {
@@ -202,9 +210,23 @@ c10::IValue BackwardNode::unpack(const Saved& saved, size_t number, const Incomi
 }
 
 // Raises if the saved values are freed. Requires the lock.
-void BackwardNode::check_is_kept() const {
-  const bool keeps_nothing = inputs_.empty() && outputs_.empty() && intermediates_.empty();
-  TORCH_CHECK(!is_released_ || keeps_nothing, torch::autograd::ERR_BACKWARD_TWICE);
+void BackwardNode::check_is_kept() const { TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE); }
+
+// Returns whether backward frees a tensor. Else it may run again, as in eager execution. Requires the lock.
+bool BackwardNode::frees_tensors() const {
+  const std::vector<bool> all(function_->signature.outputs.size(), true);
+  const Incoming incoming{all, function_->backward->all_defined_paths()};
+  for (size_t number = 0; number < inputs_.size() + outputs_.size(); ++number) {
+    const Saved& saved = number < inputs_.size() ? inputs_[number] : outputs_[number - inputs_.size()];
+    if (saved.is_tensor && is_needed(number, incoming)) {
+      return true;
+    }
+  }
+  bool holds_tensors = false;
+  for (const c10::IValue& intermediate : intermediates_) {
+    for_each_tensor(intermediate, [&](const at::Tensor& tensor) { holds_tensors = holds_tensors || tensor.defined(); });
+  }
+  return holds_tensors;
 }
 
 void BackwardNode::push_saved(torch::jit::Stack& stack, const Incoming& incoming, bool records) {
@@ -229,6 +251,9 @@ void BackwardNode::push_saved(torch::jit::Stack& stack, const Incoming& incoming
 
 // Frees the saved values, unless a backward of backward may come through its node of intermediates. Requires the lock.
 void BackwardNode::drop() {
+  if (is_released_ || !frees_tensors()) {
+    return;
+  }
   is_released_ = true;
   if (has_intermediates_node_) {
     return;

@@ -54,7 +54,7 @@ class BackwardNode final : public torch::autograd::Node {
     bool is_tensor = false;
   };
   using OwnTensors = std::unordered_map<at::TensorImpl*, at::Tensor>;
-  void save(std::vector<Saved>& saved, const c10::IValue& value, bool is_output);
+  static Saved saved_of(const c10::IValue& value, bool is_output);
   // The gradients of a run: which are defined, and the paths that the run's plan takes them (BackwardPlan).
   struct Incoming {
     const std::vector<bool>& is_defined;
@@ -70,6 +70,7 @@ class BackwardNode final : public torch::autograd::Node {
   void connect_intermediates(torch::jit::Stack& stack, size_t first);
   void check_versions() const;
   void check_is_kept() const;
+  bool frees_tensors() const;
   void drop();
 
   const std::shared_ptr<const DifferentiableFunction> function_;
@@ -79,7 +80,8 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<size_t> first_slots_;  // per differentiable output: its first input of this node; then the end
   // Until `connect`, if an output may be an operand: the operands. No other tensor takes their addresses meanwhile.
   std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> given_;
-  std::mutex mutex_;  // guards what follows
+  std::vector<at::Tensor> written_;  // until `connect`: DifferentiableFunction::written_inputs
+  std::mutex mutex_;                 // guards what follows
   std::vector<Saved> inputs_;
   std::vector<Saved> outputs_;
   std::vector<c10::IValue> intermediates_;

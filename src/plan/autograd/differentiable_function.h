@@ -35,6 +35,7 @@ class BackwardPlans {
   // Any thread may call. What is returned lives as long as this.
   const BackwardPlan& at(const BackwardForm& form) const;
   const Plan& all_defined() const { return *all_defined_.plan; }
+  const std::vector<std::vector<bool>>& all_defined_paths() const { return all_defined_.saved_paths; }
 
  private:
   // Requires `mutex_`. Returns null if there is no plan of the form.
@@ -54,6 +55,8 @@ struct DifferentiableFunction {
   std::unique_ptr<BackwardPlans> backward;
   size_t outputs;  // of the node; the forward plan returns the intermediates after them
   GradientSignature signature;
+  // Saved inputs that the forward plan writes before it reads them: they are saved as they are then.
+  std::vector<size_t> written_inputs;
   bool returns_of_blocks = false;  // outputs of branches and loops may be operands, or values that backward saves
   std::vector<bool> is_list;       // per differentiable output
 };
