@@ -25,7 +25,7 @@ void CallWatch::Warnings::process(const c10::Warning& warning) {
   outer->process(warning);
 }
 
-CallWatch::CallWatch() : outer_(std::exchange(innermost, this)) {
+CallWatch::CallWatch(AtEffect at_effect) : outer_(std::exchange(innermost, this)), at_effect_(at_effect) {
   warnings_.outer = c10::WarningUtils::get_warning_handler();
   c10::WarningUtils::set_warning_handler(&warnings_);
   Watches& watches = Watches::get();
@@ -54,6 +54,22 @@ void CallWatch::note(const std::string& what) {
   for (CallWatch* watch = innermost; watch != nullptr; watch = watch->outer_) {
     watch->see(what);
   }
+  TORCH_CHECK(!raises(), "it ", what);
+}
+
+void CallWatch::note_kept(const std::string& what) {
+  if (raises()) {
+    note(what);
+  }
+}
+
+bool CallWatch::raises() {
+  for (const CallWatch* watch = innermost; watch != nullptr; watch = watch->outer_) {
+    if (watch->at_effect_ == AtEffect::kRaise) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void CallWatch::note_for_all(const std::string& what) {

@@ -5,7 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
-#include <atomic>
+#include <cstdint>
 #include <mutex>
 #include <string>
 
@@ -20,13 +20,18 @@ constexpr c10::DispatchKey kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMod
 // sees everything that the inner ones see. Warnings still reach the program's handler.
 class CallWatch {
  public:
-  CallWatch();
+  enum class AtEffect : uint8_t { kNote, kRaise };
+
+  // `at_effect`: whether code that is about to have an effect on this thread raises c10::Error instead.
+  explicit CallWatch(AtEffect at_effect = AtEffect::kNote);
   ~CallWatch();
   CallWatch(const CallWatch&) = delete;
   CallWatch& operator=(const CallWatch&) = delete;
 
-  // Reports an effect to the watches of this thread. `what` is a verb with its object: "prints".
+  // Reports an effect to the watches of this thread, before it. `what` is a verb with its object: "prints".
   static void note(const std::string& what);
+  // Reports an effect that a recording keeps: to those of the watches that raise, and to all if there is one.
+  static void note_kept(const std::string& what);
   // Reports an effect to the watches of all threads, for a thread that may work for any of them.
   static void note_for_all(const std::string& what);
   static bool is_on();
@@ -45,8 +50,10 @@ class CallWatch {
   };
 
   void see(const std::string& what);
+  static bool raises();
 
   CallWatch* const outer_;
+  const AtEffect at_effect_;
   const c10::impl::IncludeDispatchKeyGuard include_{kWatchKey};
   Warnings warnings_;
   mutable std::mutex mutex_;  // guards what follows

@@ -138,7 +138,7 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
     profiled_->plan->set_intra_op_threads(options_.intra_op_threads());
   }
   if (options_.record_calls() && owned_callees_ != nullptr && self_) {
-    recorded_ = std::make_unique<JointCalls>(*graph_, name_, options_);
+    recorded_ = std::make_unique<JointCalls>(*graph_, JointMethod{name_}, options_);
   }
   dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
 }

@@ -29,4 +29,8 @@ bool may_do_more_than_compute(const c10::OperatorHandle& op) {
   return !is_function && !op.hasTag(at::Tag::pt2_compliant_tag);
 }
 
+std::string call_of_library(const c10::OperatorHandle& op) {
+  return "calls " + toString(op.operator_name()) + ", an operator of a library";
+}
+
 }  // namespace sconce

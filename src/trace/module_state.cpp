@@ -136,7 +136,10 @@ void ModuleState::add(const c10::intrusive_ptr<c10::ivalue::Object>& object) {
   objects_.push_back(object);
   for (size_t slot = 0; slot < object->slots().size(); ++slot) {
     const c10::IValue& value = object->getSlot(slot);
-    attributes_.push_back({object.get(), slot, copy_of(value)});
+    attributes_.push_back({object.get(), slot, with_each_tensor(value, [this](const at::Tensor& tensor) {
+                             marks_.emplace_back(tensor, tensor.requires_grad());
+                             return tensor;
+                           })});
     if (value.isObject()) {
       add(value.toObject());
     }
@@ -144,10 +147,12 @@ void ModuleState::add(const c10::intrusive_ptr<c10::ivalue::Object>& object) {
 }
 
 bool ModuleState::holds() const {
-  return std::all_of(attributes_.begin(), attributes_.end(), [](const Attribute& attribute) {
-    return are_equal(attribute.object->getSlot(attribute.slot), attribute.value,
-                     [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
-  });
+  const auto is_marked_as_before = [](const auto& mark) { return mark.first.requires_grad() == mark.second; };
+  return std::ranges::all_of(marks_, is_marked_as_before) &&
+         std::ranges::all_of(attributes_, [](const Attribute& attribute) {
+           return are_equal(attribute.object->getSlot(attribute.slot), attribute.value,
+                            [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
+         });
 }
 
 void ModuleState::restore() const {

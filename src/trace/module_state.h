@@ -4,12 +4,14 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/FunctionRef.h>
 
+#include <utility>
 #include <vector>
 
 namespace sconce {
 
 // The attributes of a module, its submodules and other objects in it. A recorded step holds for the module as long as they
-// are the same: tensors and objects by identity, numbers and strings by value, containers by contents.
+// are the same: tensors and objects by identity, numbers and strings by value, containers by contents; and as long as the
+// same tensors require a gradient.
 class ModuleState {
  public:
   explicit ModuleState(const c10::intrusive_ptr<c10::ivalue::Object>& module);
@@ -28,6 +30,7 @@ class ModuleState {
 
   std::vector<c10::intrusive_ptr<c10::ivalue::Object>> objects_;
   std::vector<Attribute> attributes_;
+  std::vector<std::pair<at::Tensor, bool>> marks_;  // tensors, and whether they require a gradient
 };
 
 // Replaces tensors and sizes of a trace in the attributes of a module by what they are in this run, also in lists and dicts.

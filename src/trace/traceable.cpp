@@ -3,6 +3,7 @@
 #include "trace/trace_tensor.h"
 
 #include <ATen/ops/_local_scalar_dense.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
@@ -105,6 +106,17 @@ bool has_sizes_by_elements(const Op& op) {
 bool reads_number(const c10::OperatorHandle& op) {
   static const std::unordered_set<std::string_view> names = {"aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero"};
   return names.count(op.operator_name().name) != 0;
+}
+
+bool is_recorded_by_autograd(c10::ArrayRef<c10::IValue> arguments) {
+  bool requires_grad = false;
+  for (const c10::IValue& argument : arguments) {
+    argument.visit([&](const c10::IValue& part) {
+      requires_grad = requires_grad || (part.isTensor() && part.toTensor().defined() && part.toTensor().requires_grad());
+      return false;
+    });
+  }
+  return requires_grad && c10::GradMode::is_enabled();
 }
 
 bool detaches_in_place(const c10::OperatorHandle& op) { return op.operator_name().name == "aten::detach_"; }

@@ -21,6 +21,9 @@ bool has_sizes_by_elements(const Op& op);
 // Returns whether the operator tells a number of the elements of tensors, and does nothing else.
 bool reads_number(const c10::OperatorHandle& op);
 
+// Returns whether autograd records a call with these arguments.
+bool is_recorded_by_autograd(c10::ArrayRef<c10::IValue> arguments);
+
 // Returns whether the operator detaches its argument in place. Autograd's kernel does all of that, so no tracer runs it.
 bool detaches_in_place(const c10::OperatorHandle& op);
 

@@ -7,6 +7,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/enum_tag.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/ops/ones_like.h>
@@ -40,7 +41,7 @@ void watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
       return;
     }
   } else if (may_do_more_than_compute(op)) {
-    const std::string what = "calls " + toString(op.operator_name()) + ", an operator of a library";
+    const std::string what = call_of_library(op);
     CallWatch::is_on() ? CallWatch::note(what) : CallWatch::note_for_all(what);
   }
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kWatchKey), stack);
@@ -294,6 +295,7 @@ void Tracer::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
   switches_grad_mode_ = switches_grad_mode_ || c10::GradMode::is_enabled() != grad_mode_ ||
                         c10::InferenceMode::is_enabled() != inference_mode_;
+  draws_ = draws_ || op.hasTag(at::Tag::nondeterministic_seeded);
   runs_backward_ = runs_backward_ || torch::autograd::get_current_graph_task_id() != -1;
   note_operands(op, given);
   const Node* node = write_node(op, given);
@@ -327,12 +329,17 @@ void Tracer::note_operands(const c10::OperatorHandle& op, const std::vector<c10:
       TraceTensor::of(given.front().toTensor()) == nullptr) {
     refuse("deterministic algorithms fill memory that is not of the trace");
   }
+  const bool is_recorded = !unmarked_.empty() && is_recorded_by_autograd(given);
   for (size_t i = 0; i < given.size(); ++i) {
     const TraceTensor* traced = given[i].isTensor() ? TraceTensor::of(given[i].toTensor()) : nullptr;
     if (traced == nullptr || traced->tracer() != number_) {
       continue;
     }
     const at::Tensor& tensor = given[i].toTensor();
+    // Backward of backward reads what autograd has saved, with the mark that it has then.
+    if (is_recorded && reads_without_history(tensor)) {
+      refuse("it has an argument require a gradient after it has computed with it");
+    }
     const c10::AliasInfo* mark = op.schema().arguments()[i].alias_info();
     if (traced->is_copy() && mark != nullptr && mark->isWrite()) {
       refuse("it writes a tensor that `.data()` returned");

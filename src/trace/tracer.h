@@ -98,10 +98,14 @@ class Tracer {
   void allow_marks() { allows_marks_ = true; }
   // Returns whether operators ran in a backward.
   bool runs_backward() const { return runs_backward_; }
+  // Returns whether operators drew random numbers.
+  bool draws() const { return draws_; }
 
   // Whether operators that run without gradients, in a trace that records them, detach their operands in the graph. A run of
   // the graph with autograd then records what this one has.
   void detach_without_gradients(bool on) { detaches_ = on && grad_mode_; }
+  // The same for operators that read these arguments, of this trace, as long as they require no gradient.
+  void detach_before_marks(std::vector<at::Tensor> arguments) { unmarked_ = std::move(arguments); }
 
   // Notes that `copy` is what `.data()` returned of another tensor: no gradient flows through it.
   void note_data(TraceTensor& copy);
@@ -127,6 +131,7 @@ class Tracer {
   void note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given);
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   bool is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const;
+  bool reads_without_history(const at::Tensor& tensor) const;
   Value* operand(const c10::IValue& value, bool is_overwritten = false);
   Value* detached(Value& value, const at::Tensor& real);
   Value* size_operand(Dim dim, int64_t value);
@@ -146,6 +151,7 @@ class Tracer {
     torch::autograd::Edge edge;  // invalid if it required no gradient
   };
   class HandedOut;
+  void hand_back_gradient(const Argument& argument);
   std::vector<Argument> arguments_;
   bool is_saved_ = false;  // inputs are tensors that nodes have saved, leaves among them
   std::vector<at::Tensor> captured_;
@@ -156,7 +162,9 @@ class Tracer {
   bool allows_reads_ = false;
   bool allows_marks_ = false;
   bool runs_backward_ = false;
+  bool draws_ = false;
   bool detaches_ = false;
+  std::vector<at::Tensor> unmarked_;
   std::vector<Read> reads_;
   std::optional<Refusal> refusal_;
   std::atomic<const char*> refused_outside_{nullptr};  // why: a scope's `refuse`, on any thread

@@ -177,12 +177,25 @@ void hand_back_form(const at::Tensor& argument, const at::Tensor& traced) {
   }
 }
 
+// Both tensors bring gradients to one node, which adds them to that of the real one. Code may assign either.
+void Tracer::hand_back_gradient(const Argument& argument) {
+  at::Tensor& gradient = argument.real.mutable_grad();
+  if (TraceTensor::of(gradient) != nullptr) {
+    refuse("it adds to the gradient of an argument");
+    gradient = real_of(gradient).detach();
+  } else if (gradient.defined() && captured_values_.contains(gradient.unsafeGetTensorImpl())) {
+    refuse("it reads the gradient of an argument, or adds to it");
+  } else if (argument.traced.is_leaf() && !argument.traced.grad().is_same(gradient)) {
+    refuse("it changes the gradient of an argument");
+    gradient = argument.traced.grad().defined() ? real_of(argument.traced.grad()) : at::Tensor();
+  }
+}
+
 void Tracer::hand_back_gradient_edges() {
   for (const Argument& argument : arguments_) {
     hand_back_form(argument.real, argument.traced);
-    if (argument.traced.is_leaf() && argument.real.is_leaf() && !argument.traced.grad().is_same(argument.real.grad())) {
-      refuse("it changes the gradient of an argument");
-      argument.real.mutable_grad() = argument.traced.grad().defined() ? real_of(argument.traced.grad()) : at::Tensor();
+    if (argument.real.is_leaf()) {
+      hand_back_gradient(argument);
     }
     TORCH_CHECK(torch::autograd::impl::get_autograd_meta(argument.traced) == nullptr ||
                     torch::autograd::impl::hooks(argument.traced).empty(),

@@ -1,4 +1,5 @@
 // How a tracer writes the operands of a call, and which calls of libraries it records whole.
+#include "base/call_watch.h"
 #include "ir/schema_match.h"
 #include "ops/foreign.h"
 #include "trace/traceable.h"
@@ -21,17 +22,9 @@ bool has_tensors(const c10::IValue& value) {
   return std::any_of(elements.begin(), elements.end(), [](const c10::IValue& element) { return element.isTensor(); });
 }
 
-// Returns whether autograd records a call of the operator with the arguments on the stack.
-bool is_differentiated(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  const auto first = stack.end() - static_cast<std::ptrdiff_t>(op.schema().arguments().size());
-  bool requires_grad = false;
-  std::for_each(first, stack.end(), [&](const c10::IValue& value) {
-    value.visit([&](const c10::IValue& part) {
-      requires_grad = requires_grad || (part.isTensor() && part.toTensor().defined() && part.toTensor().requires_grad());
-      return false;
-    });
-  });
-  return requires_grad && c10::GradMode::is_enabled();
+c10::ArrayRef<c10::IValue> arguments_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const size_t count = op.schema().arguments().size();
+  return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - count, count);
 }
 
 }  // namespace
@@ -45,17 +38,26 @@ bool Tracer::run_whole(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   if (!may_do_more_than_compute(op)) {
     return false;
   }
-  if (is_differentiated(op, stack)) {
+  CallWatch::note_kept(call_of_library(op));
+  if (is_recorded_by_autograd(arguments_of(op, stack))) {
     if (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
-      refuse("it calls " + toString(op.operator_name()) + ", an operator of a library, which autograd differentiates");
+      refuse("it " + call_of_library(op) + ", which autograd differentiates");
     }
     return false;  // its kernel for the device is called below autograd
   }
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::AliasInfo* mark = schema.arguments()[i].alias_info();
+    if (mark != nullptr && mark->isWrite() && first[static_cast<std::ptrdiff_t>(i)].isTensor()) {
+      written.push_back(first[static_cast<std::ptrdiff_t>(i)].toTensor());
+    }
+  }
   run(op, stack);
+  std::ranges::for_each(written, [](const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); });
   const auto results = stack.end() - static_cast<std::ptrdiff_t>(schema.returns().size());
   if (std::any_of(results, stack.end(),
                   [](const c10::IValue& value) { return !value.isTensor() && !value.isTensorList(); })) {
-    refuse("it calls " + toString(op.operator_name()) + ", an operator of a library that returns no tensor");
+    refuse("it " + call_of_library(op) + " that returns no tensor");
   }
   return true;
 }
@@ -63,12 +65,12 @@ bool Tracer::run_whole(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
 bool Tracer::is_differentiated_within(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   constexpr c10::DispatchKeySet kOfAutograd =
       c10::autograd_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::full_backend_mask);
-  if (!may_do_more_than_compute(op) || !is_differentiated(op, stack) ||
+  if (!may_do_more_than_compute(op) || !is_recorded_by_autograd(arguments_of(op, stack)) ||
       c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset) ||
       op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) || op.hasKernelForAnyDispatchKey(kOfAutograd)) {
     return false;
   }
-  refuse("it calls " + toString(op.operator_name()) + ", an operator of a library without a kernel for autograd");
+  refuse("it " + call_of_library(op) + " without a kernel for autograd");
   return true;
 }
 
@@ -168,6 +170,14 @@ Value* Tracer::detached(Value& value, const at::Tensor& real) {
   return detach->output();
 }
 
+// Returns whether autograd would record a read of the tensor in a run of the graph that it has not recorded in the trace.
+bool Tracer::reads_without_history(const at::Tensor& tensor) const {
+  if (tensor.requires_grad()) {
+    return detaches_ && !c10::GradMode::is_enabled();
+  }
+  return std::ranges::any_of(unmarked_, [&](const at::Tensor& argument) { return argument.is_same(tensor); });
+}
+
 Value* Tracer::operand(const c10::IValue& value, bool is_overwritten) {
   if (value.isTensor() && value.toTensor().defined()) {
     Value* found = value_of(value.toTensor());
@@ -177,8 +187,7 @@ Value* Tracer::operand(const c10::IValue& value, bool is_overwritten) {
       }
       TraceTensor::of(value.toTensor())->hide_memory();
     }
-    const bool has_history = detaches_ && !c10::GradMode::is_enabled() && value.toTensor().requires_grad();
-    return has_history ? detached(*found, sconce::real_of(value.toTensor())) : found;
+    return reads_without_history(value.toTensor()) ? detached(*found, sconce::real_of(value.toTensor())) : found;
   }
   if (value.isSymInt()) {
     return size_operand(SymbolicSizes::dim_of(value.toSymInt()), SymbolicSizes::value_of(value.toSymInt()));

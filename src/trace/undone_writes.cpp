@@ -9,6 +9,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 
 namespace sconce {
 
@@ -29,6 +31,12 @@ UndoneWrites::UndoneWrites(std::span<const at::Tensor> tensors) {
   }
 }
 
+void UndoneWrites::add_generator(at::Generator generator) {
+  const std::lock_guard lock(generator.mutex());
+  at::Tensor state = generator.get_state();
+  generators_.emplace_back(generator, std::move(state));
+}
+
 void UndoneWrites::undo() {
   if (is_kept_) {
     return;
@@ -47,6 +55,7 @@ void UndoneWrites::undo() {
     }
   }
   for (auto& [generator, state] : generators_) {
+    const std::lock_guard lock(generator.mutex());
     generator.set_state(state);
   }
 }

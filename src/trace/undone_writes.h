@@ -23,6 +23,8 @@ class UndoneWrites {
   void undo();
   // Lets everything be as it is now.
   void keep() { is_kept_ = true; }
+  // The same for generators: nothing has drawn from them, and another thread may do so now.
+  void keep_generators() { generators_.clear(); }
 
  private:
   struct Before {
@@ -31,7 +33,7 @@ class UndoneWrites {
     at::Tensor contents;
     int64_t version;  // which autograd compares with what nodes have saved
   };
-  void add_generator(const at::Generator& generator) { generators_.emplace_back(generator, generator.get_state()); }
+  void add_generator(at::Generator generator);
 
   std::vector<Before> before_;
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;  // with their states

@@ -28,9 +28,9 @@ bool is_ordinary(const at::Tensor& tensor) {
 
 }  // namespace
 
-JointCalls::JointCalls(const Graph& graph, std::string name, const Options& options)
+JointCalls::JointCalls(const Graph& graph, JointMethod method, const Options& options)
     : graph_(graph),
-      name_(std::move(name)),
+      method_(std::move(method)),
       options_(options),
       is_recordable_(why_never_recorded(graph) == nullptr),
       table_(options.plan_cache_capacity()) {}
@@ -134,7 +134,7 @@ std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<
   }
   auto trace = !refusal.empty() ? JointTrace::refused(module, arguments, std::move(refusal))
                                 : JointTrace::rehearse(module, arguments, pattern, may_write(), states.marked(), run_method,
-                                                       name_, options_);
+                                                       method_, options_);
   if (!trace->refusal.empty()) {
     table_.count_eager(trace->refusal);
   }

@@ -19,8 +19,8 @@ namespace sconce {
 // recorded together then, below autograd, so that no operator is left to autograd. Thread-safe.
 class JointCalls {
  public:
-  // `name`: of the method, `graph`: its own, which outlives this.
-  JointCalls(const Graph& graph, std::string name, const Options& options);
+  // `graph`: of the method; outlives this.
+  JointCalls(const Graph& graph, JointMethod method, const Options& options);
 
   // Whether a plan for calls that record gradients leaves operators to autograd. Before one does, no call is recorded.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
@@ -46,7 +46,7 @@ class JointCalls {
   bool may_write();
 
   const Graph& graph_;
-  const std::string name_;
+  const JointMethod method_;
   std::atomic<bool> is_on_{false};
   std::atomic<bool> is_recording_{false};
   std::atomic<bool> is_given_up_{false};

@@ -75,6 +75,9 @@ bool JointNode::run_forward(torch::jit::Stack& stack) const {
     written.push_back(tensors_[position]);
   }
   UndoneWrites undone(written);
+  if (!plans_->draws) {
+    undone.keep_generators();
+  }
   try {
     plans_->forward->run(stack);
   } catch (const std::exception&) {
@@ -94,6 +97,7 @@ void JointNode::connect_inputs() {
     versions_.push_back(tensor._version());
   }
   if (plans_->draws) {
+    const std::lock_guard lock(cpu_generator().mutex());
     random_state_ = cpu_generator().get_state();
   }
   const at::NoGradGuard no_grad;
@@ -354,6 +358,9 @@ void JointNode::check_is_kept(const std::vector<bool>& is_defined) const {
 }
 
 void JointNode::release(const std::vector<bool>& is_defined) {
+  if (!plans_->frees_tensors) {
+    return;
+  }
   is_freed_.resize(is_defined.size());
   for (size_t i = 0; i < is_defined.size(); ++i) {
     is_freed_[i] = is_freed_[i] || is_defined[i];

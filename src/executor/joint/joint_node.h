@@ -15,6 +15,8 @@
 
 namespace sconce {
 
+struct Rerun;
+
 // Runs the backward plan of one call. Autograd outputs: one per differentiable tensor. Autograd inputs: one, of the result
 // that brings gradients. Where several do, the node is in no graph, and serves those of joint_result.h. Tensors that
 // backward reads carry autograd's version checks. Engine threads may call it at once.
@@ -49,13 +51,6 @@ class JointNode final : public torch::autograd::Node {
     torch::autograd::variable_list gradients;  // of results; then those that end at other results
     torch::autograd::variable_list computed;   // of tensors; empty before they are
   };
-  // Forward with a history, up to tensors and results that others are computed from, and no further.
-  struct Rerun {
-    torch::autograd::variable_list tensors;  // differentiable ones
-    torch::autograd::variable_list results;  // differentiable ones
-    torch::autograd::variable_list read;     // per differentiable result, what others are computed from; else undefined
-  };
-
   explicit JointNode(std::shared_ptr<const JointPlans> plans) : plans_(std::move(plans)) {}
 
   static std::vector<bool> are_defined(const torch::autograd::variable_list& tensors);
@@ -95,9 +90,8 @@ class JointNode final : public torch::autograd::Node {
   torch::autograd::variable_list results_to_read(std::vector<at::Tensor> tensors) const;
   // Returns what flows from a result to others that it is computed from, by their numbers.
   torch::autograd::variable_list flows_below(const Rerun& rerun, size_t result, const at::Tensor& gradient) const;
-  // `gradients`: of results, of which some may be undefined.
-  torch::autograd::variable_list gradients_of_tensors(const Rerun& rerun,
-                                                      const torch::autograd::variable_list& gradients) const;
+  // Returns the differentiable tensors of which the engine takes a gradient.
+  std::vector<size_t> wanted_gradients() const;
 
   const std::shared_ptr<const JointPlans> plans_;
   std::vector<std::vector<int64_t>> strides_;  // of differentiable results

@@ -3,19 +3,31 @@
 
 #include "executor/traced_graph.h"
 #include "ir/graph.h"
+#include "trace/sizes/size_pattern.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace sconce {
 
+class DoubleBackward;
+
 // Shared by the autograd nodes of all calls of a recording. `tensors` are those that forward takes after the symbols;
 // `results` those that the call returns, after which forward returns the numbers that it reads, and what it keeps for
 // backward.
 struct JointPlans {
+  JointPlans();
+  ~JointPlans();
+  JointPlans(const JointPlans&) = delete;
+  JointPlans& operator=(const JointPlans&) = delete;
+
   // Tensors that the same results depend on, by their numbers among differentiable ones.
   struct Group {
     std::vector<size_t> results;
@@ -41,6 +53,8 @@ struct JointPlans {
   std::vector<Group> groups;               // of all differentiable tensors
   std::vector<std::vector<bool>> needs;    // RecordingParts
   std::vector<std::vector<bool>> shares;   // RecordingParts
+  bool frees_tensors = false;              // backward frees what it runs through
+  std::vector<bool> read;                  // tensors that an operator reads
   std::vector<size_t> written;             // tensors that forward writes
   std::vector<size_t> marked;              // tensors that the call has require a gradient
   bool runs_backward = false;              // the call itself runs a backward, which calls hooks
@@ -48,14 +62,23 @@ struct JointPlans {
   // Forward as recorded, for backward of backward. Readers of a result of `cut` read an input. These inputs come after the
   // tensors.
   std::shared_ptr<const Graph> operators;
+  SizePattern pattern;   // of the sizes of the first tensors, which are the arguments
+  size_t arguments = 0;  // how many those are
+  // Backward of backward. Null if a rerun needs more than the tensors: results of `cut`, or the generator's state.
+  std::unique_ptr<DoubleBackward> double_backward;
 
   bool is_ready() const { return forward->is_ready() && (backward == nullptr || backward->is_ready()); }
-  // Returns the plan of `operators`, which runs with autograd. Any thread may call.
-  const Plan& with_autograd() const;
+  // Runs `operators` with autograd. The stack has its inputs on top, which the outputs replace. Any thread may call. Where a
+  // trace leaves sizes open, the symbols may be c10::SymInt.
+  void run_operators(torch::jit::Stack& stack) const;
+  // Returns the symbols of a call with these tensors; c10::SymInt where those of a trace leave sizes open.
+  torch::jit::Stack symbols_of(std::span<const at::Tensor> tensors) const;
 
  private:
   mutable std::once_flag is_lowered_;
-  mutable std::unique_ptr<Plan> plan_with_autograd_;
+  mutable std::unique_ptr<Plan> plan_;
+  mutable std::once_flag is_lowered_open_;
+  mutable std::unique_ptr<Plan> plan_with_open_sizes_;
 };
 
 }  // namespace sconce

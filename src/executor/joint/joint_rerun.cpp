@@ -1,11 +1,9 @@
-// JointNode runs forward again, by its operators and with a history.
+// JointNode: backward of backward.
 #include "base/cpu_generator.h"
+#include "executor/joint/double_backward.h"
 #include "executor/joint/joint_node.h"
-#include "lower/lower.h"
-#include "plan/run_plan.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/alias.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
@@ -16,14 +14,6 @@
 namespace sconce {
 
 using torch::autograd::variable_list;
-
-const Plan& JointPlans::with_autograd() const {
-  std::call_once(is_lowered_, [this] {
-    plan_with_autograd_ = lower(operators).value_or_throw("sconce cannot differentiate " + name + " twice");
-    plan_with_autograd_->set_name(name);
-  });
-  return *plan_with_autograd_;
-}
 
 namespace {
 
@@ -66,7 +56,7 @@ std::vector<at::Tensor> JointNode::tensors_before(const std::vector<bool>& is_de
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     const bool is_written = std::find(plans_->written.begin(), plans_->written.end(), i) != plans_->written.end();
-    if (!is_written) {
+    if (plans_->read[i] && !is_written) {
       check_version(tensors[i], versions_[i]);
     }
   }
@@ -93,50 +83,33 @@ variable_list JointNode::results_to_read(std::vector<at::Tensor> tensors) const 
     const DrawsAgain draws(random_state_);
     plans_->forward->run(stack);
   }
-  variable_list results(plans_->differentiable_results.size());
+  variable_list results;
   for (const size_t number : plans_->cut) {
-    results[number] = stack[plans_->differentiable_results[number]].toTensor().detach();
+    results.push_back(stack[plans_->differentiable_results[number]].toTensor().detach());
     if (const std::shared_ptr<Node> node = nodes_[number].lock()) {
-      torch::autograd::impl::set_gradient_edge(results[number], {node, 0});
+      torch::autograd::impl::set_gradient_edge(results.back(), {node, 0});
     } else {
-      results[number].requires_grad_();  // nobody has the caller's tensor any more
+      results.back().requires_grad_();  // nobody has the caller's tensor any more
     }
   }
   return results;
 }
 
-JointNode::Rerun JointNode::run_again(const std::vector<bool>& is_defined) {
+Rerun JointNode::run_again(const std::vector<bool>& is_defined) {
   std::vector<at::Tensor> tensors = tensors_before(is_defined);
-  Rerun rerun;
   if (!plans_->cut.empty()) {
-    rerun.read = results_to_read(tensors);
+    const variable_list read = results_to_read(tensors);
+    tensors.insert(tensors.end(), read.begin(), read.end());
   }
-  const c10::AutoGradMode with_history(true);
-  // The history of one tensor may lead to another: gradients are those of the call alone.
-  for (const size_t position : plans_->differentiable_tensors) {
-    tensors[position] = at::alias(tensors[position]);
-    rerun.tensors.push_back(tensors[position]);
-  }
-  for (const size_t number : plans_->cut) {
-    rerun.read[number] = at::alias(rerun.read[number]);
-    tensors.push_back(rerun.read[number]);
-  }
-  torch::jit::Stack stack(symbols_.begin(), symbols_.end());
-  stack.insert(stack.end(), tensors.begin(), tensors.end());
-  {
-    const DrawsAgain draws(random_state_);
-    run_plan(plans_->with_autograd(), stack, AutogradUse::kAll);
-  }
-  for (const size_t position : plans_->differentiable_results) {
-    rerun.results.push_back(stack[position].toTensor());
-  }
-  return rerun;
+  const DrawsAgain draws(random_state_);
+  return {*plans_, torch::jit::Stack(symbols_.begin(), symbols_.end()), std::move(tensors)};
 }
 
 variable_list JointNode::flows_below(const Rerun& rerun, size_t result, const at::Tensor& gradient) const {
   variable_list below;
   for (const size_t other : plans_->below[result]) {
-    below.push_back(rerun.read[other]);
+    const auto number = std::ranges::lower_bound(plans_->cut, other) - plans_->cut.begin();
+    below.push_back(rerun.read[static_cast<size_t>(number)]);
   }
   variable_list found = torch::autograd::grad({rerun.results[result]}, below, {gradient}, /*retain_graph=*/true,
                                               /*create_graph=*/c10::GradMode::is_enabled(), /*allow_unused=*/true);
@@ -147,33 +120,20 @@ variable_list JointNode::flows_below(const Rerun& rerun, size_t result, const at
   return flows;
 }
 
-variable_list JointNode::gradients_of_tensors(const Rerun& rerun, const variable_list& gradients) const {
-  variable_list results;
-  variable_list given;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (gradients[i].defined()) {
-      results.push_back(rerun.results[i]);
-      given.push_back(gradients[i]);
-    }
-  }
-  variable_list inputs;
-  std::vector<size_t> numbers;  // of the tensors of which a gradient is asked for
-  for (size_t i = 0; i < rerun.tensors.size(); ++i) {
+std::vector<size_t> JointNode::wanted_gradients() const {
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < plans_->differentiable_tensors.size(); ++i) {
     if (next_edges().empty() || task_should_compute_output(i)) {
-      inputs.push_back(rerun.tensors[i]);
-      numbers.push_back(i);
+      wanted.push_back(i);
     }
   }
-  const variable_list found = torch::autograd::grad(results, inputs, given, /*retain_graph=*/true,
-                                                    /*create_graph=*/c10::GradMode::is_enabled(), /*allow_unused=*/true);
-  variable_list all(rerun.tensors.size());
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    all[numbers[i]] = found[i];
-  }
-  return all;
+  return wanted;
 }
 
 variable_list JointNode::run_differentiably(const variable_list& gradients, const std::vector<bool>& is_defined) {
+  if (plans_->double_backward != nullptr && c10::GradMode::is_enabled()) {
+    return plans_->double_backward->run(tensors_before(is_defined), gradients, wanted_gradients());
+  }
   const Rerun rerun = run_again(is_defined);
   variable_list sums = gradients;
   for (auto result = plans_->from_lowest.rbegin(); result != plans_->from_lowest.rend(); ++result) {
@@ -185,7 +145,7 @@ variable_list JointNode::run_differentiably(const variable_list& gradients, cons
       add_gradient(sums[i], flows[i]);
     }
   }
-  return gradients_of_tensors(rerun, sums);
+  return rerun.gradients(sums, wanted_gradients());
 }
 
 variable_list JointNode::gradients_of_results(size_t result, const at::Tensor& gradient) {
@@ -195,7 +155,7 @@ variable_list JointNode::gradients_of_results(size_t result, const at::Tensor& g
 }
 
 variable_list JointNode::run_between_results(const variable_list& gradients) {
-  return gradients_of_tensors(run_again(are_defined(gradients)), gradients);
+  return run_again(are_defined(gradients)).gradients(gradients, wanted_gradients());
 }
 
 }  // namespace sconce

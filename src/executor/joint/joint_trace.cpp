@@ -4,11 +4,13 @@
 #include "analysis/memory/memory_source.h"
 #include "base/storage_of.h"
 #include "base/tensors_in.h"
+#include "executor/joint/double_backward.h"
 #include "executor/joint/joint_node.h"
 #include "executor/joint/result_checks.h"
 #include "executor/joint/split_recording.h"
 #include "ir/graph.h"
 #include "trace/backward_on_this_thread.h"
+#include "trace/history.h"
 #include "trace/tensor_state.h"
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
@@ -95,6 +97,15 @@ std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& results, con
   }
   return torch::autograd::grad(results, inputs, incoming, /*retain_graph=*/true, /*create_graph=*/false,
                                /*allow_unused=*/true);
+}
+
+// Returns the leaves of the results' history besides the inputs.
+std::vector<at::Tensor> other_leaves(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& inputs) {
+  std::vector<at::Tensor> leaves = leaves_of(results);
+  std::erase_if(leaves, [&](const at::Tensor& leaf) {
+    return std::ranges::any_of(inputs, [&](const at::Tensor& input) { return input.is_same(leaf); });
+  });
+  return leaves;
 }
 
 std::string message_of(const std::exception& error) {
@@ -223,6 +234,9 @@ void JointTrace::wait_for_compile() const {
     if (plans_->backward != nullptr) {
       plans_->backward->wait_for_compile();
     }
+    if (plans_->double_backward != nullptr) {
+      plans_->double_backward->wait_for_compiles();
+    }
   }
 }
 
@@ -231,6 +245,9 @@ void JointTrace::explain(std::vector<Explanation>& plans) const {
     plans.push_back(plans_->forward->explain());
     if (plans_->backward != nullptr) {
       plans.push_back(plans_->backward->explain());
+    }
+    if (plans_->double_backward != nullptr) {
+      plans_->double_backward->explain(plans);
     }
   }
 }
@@ -308,6 +325,12 @@ std::shared_ptr<JointPlans> JointTrace::record_backward(Tracer& tracer, const st
     }
     plans->differentiable_tensors = positions;
   }
+  // These gradients nobody has, but backward computes them and may raise, where autograd::grad does not.
+  const std::vector<at::Tensor> others = other_leaves(differentiable, inputs);
+  if (!others.empty() && plans->why_no_backward.empty()) {
+    const RequiredGradients required(others);
+    gradients_of(differentiable, others, incoming);
+  }
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) {
       plans->differentiable_tensors.push_back(positions[i]);
@@ -372,7 +395,7 @@ std::shared_ptr<JointTrace> JointTrace::refused(const c10::intrusive_ptr<c10::iv
 std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                                  const CallArguments& arguments, const SizePattern& pattern, bool may_write,
                                                  const std::vector<size_t>& marked, RunMethod run_method,
-                                                 const std::string& name, const Options& options) {
+                                                 const JointMethod& method, const Options& options) {
   // A program that waits for compiles wants the same plans in each of its runs.
   const bool is_tried = options.compile() != CompileMode::kBlocking;
   std::shared_ptr<JointTrace> trace(new JointTrace(module, arguments, is_tried));
@@ -384,7 +407,7 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
     writable = tensors_in(c10::IValue(module));
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
   }
-  const UndoneWrites undone(writable);
+  UndoneWrites undone(writable);
   Tracer tracer(sizes);
   tracer.allow_reads();
   tracer.allow_marks();
@@ -395,11 +418,17 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
   }
   const std::vector<at::Tensor> traced = tensors_in(std::vector<c10::IValue>(call.begin() + 1, call.end()));
   const bool has_history =
+      !method.gradients_end_at_arguments &&
       std::ranges::any_of(arguments.tensors, [](const at::Tensor& tensor) { return !tensor.is_leaf(); });
+  std::vector<at::Tensor> unmarked;
   for (const size_t number : marked) {
-    traced[number].set_requires_grad(false);
+    unmarked.push_back(traced[number].set_requires_grad(false));
   }
+  tracer.detach_before_marks(std::move(unmarked));
   auto plans = trace->run_recorded(std::move(call), has_history, run_method, tracer);
+  if (!tracer.draws()) {
+    undone.keep_generators();
+  }
   if (hand_back_values(*module) || !trace->state_.holds()) {
     tracer.refuse("a call changes an attribute of the module");
   }
@@ -416,7 +445,10 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
     return trace;
   }
   trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
-  plans->name = name;
+  plans->name = method.name;
+  plans->runs_backward = plans->runs_backward && !method.gradients_end_at_arguments;
+  plans->pattern = pattern;
+  plans->arguments = arguments.tensors.size();
   trace->compile(tracer, arguments, std::move(plans), options);
   return trace;
 }
@@ -454,12 +486,22 @@ void JointTrace::compile(Tracer& tracer, const CallArguments& arguments, std::sh
     refusal = "a result that others are computed from is written, and read through a view that was made before";
     return;
   }
+  for (const Value* input : plans->operators->inputs().slice(symbols, tensors)) {
+    plans->read.push_back(!input->uses().empty());
+  }
+  const auto is_kept_tensor = [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; };
+  plans->frees_tensors =
+      !plans->saved_tensors.empty() || !plans->saved_results.empty() ||
+      std::ranges::any_of(parts.forward->outputs().slice(plans->results + plans->reads.size()), is_kept_tensor);
   const CapturedSizes sizes = guards != nullptr ? CapturedSizes::of(*guards) : CapturedSizes();
   remove_detaches(*parts.forward);
   remove_detaches(*parts.backward);
   plans->forward = TracedGraph::make(std::move(parts.forward), plans->name + " (recorded)", options, sizes);
   if (!plans->differentiable_results.empty() && plans->why_no_backward.empty()) {
     plans->backward = TracedGraph::make(std::move(parts.backward), plans->name + " (recorded backward)", options, sizes);
+  }
+  if (plans->cut.empty() && !plans->draws) {
+    plans->double_backward = std::make_unique<DoubleBackward>(*plans, options);
   }
   plans_ = std::move(plans);
 }

@@ -81,6 +81,13 @@ class Tracer;
 // Returns whether the program sees gradients of the tensor.
 bool sees_gradients(const at::Tensor& tensor);
 
+// A method of which calls are recorded.
+struct JointMethod {
+  std::string name;
+  // No hook, history or leaf outside of a call takes part in gradients that it computes itself.
+  bool gradients_end_at_arguments = false;
+};
+
 class JointTrace final : public PlanEntry {
  public:
   // Runs the method on top of the stack, which has the module and the arguments, and leaves the results.
@@ -93,7 +100,7 @@ class JointTrace final : public PlanEntry {
   static std::shared_ptr<JointTrace> rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                               const CallArguments& arguments, const SizePattern& pattern, bool may_write,
                                               const std::vector<size_t>& marked, RunMethod run_method,
-                                              const std::string& name, const Options& options);
+                                              const JointMethod& method, const Options& options);
   // Returns a trace for calls that have no recording.
   static std::shared_ptr<JointTrace> refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                              const CallArguments& arguments, std::string reason);
@@ -122,7 +129,7 @@ class JointTrace final : public PlanEntry {
   JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
       : state_(module), structure_(arguments.values), trial_(is_tried) {}
   // Runs the call and its backward on a tracer. Returns null, with a refusal in the tracer, if it cannot be replayed.
-  // `has_history`: an argument of the call has one.
+  // `has_history`: an argument of the call has one through which gradients that the call computes may flow.
   std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method, Tracer& tracer);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
   bool reads_others() const { return misses_ > kMaxMisses && misses_ > runs / 2; }

@@ -78,6 +78,9 @@ const char* why_not_new(const std::vector<at::Tensor>& results, const std::vecto
     if (result.retains_grad()) {
       return "it retains the gradient of a result";
     }
+    if (real_of(result).is_conj() || real_of(result).is_neg()) {
+      return "a result is conjugated or negated when it is read";
+    }
     // A plan hands out memory of its own for each result, without what lies between or below the elements of a view.
     if (!real_of(result).is_non_overlapping_and_dense()) {
       return "a result is a view whose elements have gaps or overlap";

@@ -41,20 +41,20 @@ SizePattern::SizePattern(const std::vector<int64_t>& sizes, const std::vector<in
     // Sizes of 0 and 1 mean something else: nothing, and any size.
     if (changes && sizes[i] >= 2 && before[i] >= 2) {
       rules_[i] = find_rule(sizes[i], before[i]);
+      if (rules_[i].symbol == sources_.size()) {
+        sources_.push_back(i);
+      }
     }
   }
 }
 
 std::optional<std::vector<int64_t>> SizePattern::match(const std::vector<int64_t>& sizes) const {
-  std::vector<int64_t> values(values_.size(), 0);
   if (sizes.size() != rules_.size()) {
     return std::nullopt;
   }
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    const Rule& rule = rules_[i];
-    if (rule.symbol != kNone && rule.factor == 1 && rule.offset == 0) {
-      values[rule.symbol] = sizes[i];
-    }
+  std::vector<int64_t> values;
+  for (const size_t source : sources_) {
+    values.push_back(sizes[source]);
   }
   for (size_t i = 0; i < sizes.size(); ++i) {
     const Rule& rule = rules_[i];

@@ -29,6 +29,8 @@ class SizePattern {
   const std::vector<int64_t>& values() const { return values_; }
   // Returns size `index` as an expression, in which symbol i is Dim::symbol(i + 1).
   Dim dim(size_t index, SizeArithmetic& arithmetic) const;
+  // Returns for each symbol the index of a size that is the symbol itself.
+  const std::vector<size_t>& sources() const { return sources_; }
   // Returns which sizes are symbolic.
   std::vector<bool> symbolic() const;
 
@@ -41,6 +43,7 @@ class SizePattern {
   };
   std::vector<Rule> rules_;
   std::vector<int64_t> values_;
+  std::vector<size_t> sources_;
 };
 
 }  // namespace sconce

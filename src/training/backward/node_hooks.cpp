@@ -62,41 +62,6 @@ at::Tensor sum_of_gradients(const at::Tensor& sum, const at::Tensor& gradient) {
   return sum.layout() == c10::kStrided ? at::add(sum, gradient) : at::add(gradient, sum);
 }
 
-namespace {
-
-// Returns whether the tensor is a view of which autograd refuses to make a history (one made without gradients, and written
-// since). To ask for its node raises, and only the caller may ask.
-bool is_written_without_history(const at::Tensor& tensor) {
-  const auto* meta = torch::autograd::impl::get_view_autograd_meta(tensor);
-  return meta != nullptr && !tensor.is_inference() && meta->has_bw_view() &&
-         meta->get_creation_meta() != torch::autograd::CreationMeta::DEFAULT &&
-         meta->get_attr_version() != tensor._version();
-}
-
-}  // namespace
-
-void for_each_in_history(const variable_list& tensors, const std::vector<torch::autograd::Node*>& ends,
-                         c10::function_ref<void(torch::autograd::Node&)> visit) {
-  std::vector<torch::autograd::Node*> reached;
-  std::unordered_set<torch::autograd::Node*> seen(ends.begin(), ends.end());
-  const auto reach = [&](torch::autograd::Node* node) {
-    if (node != nullptr && seen.insert(node).second) {
-      reached.push_back(node);
-    }
-  };
-  for (const at::Tensor& tensor : tensors) {
-    reach(tensor.defined() && !is_written_without_history(tensor) ? tensor.grad_fn().get() : nullptr);
-  }
-  while (!reached.empty()) {
-    torch::autograd::Node* node = reached.back();
-    reached.pop_back();
-    visit(*node);
-    for (const torch::autograd::Edge& edge : node->next_edges()) {
-      reach(edge.function.get());
-    }
-  }
-}
-
 bool history_has_hooks(const variable_list& tensors, const std::vector<torch::autograd::Node*>& ends) {
   bool has_hooks = false;
   for_each_in_history(tensors, ends, [&](torch::autograd::Node& node) {

@@ -1,7 +1,8 @@
 // The engine's treatment of one autograd node: its hooks, its formula, and the checks after it.
 #pragma once
 
-#include <c10/util/FunctionRef.h>
+#include "trace/history.h"
+
 #include <torch/csrc/autograd/engine.h>
 
 namespace sconce {
@@ -23,10 +24,7 @@ void fit_results(const torch::autograd::Node& node, torch::autograd::variable_li
 // Adds up gradients that arrive at one place, as the engine does.
 at::Tensor sum_of_gradients(const at::Tensor& sum, const at::Tensor& gradient);
 
-// Calls `visit` for each node that the history of `tensors` leads to. The walk stops at the nodes `ends`.
-void for_each_in_history(const torch::autograd::variable_list& tensors, const std::vector<torch::autograd::Node*>& ends,
-                         c10::function_ref<void(torch::autograd::Node&)> visit);
-// Returns whether one of them has a hook.
+// Returns whether a node of the history of `tensors` has a hook (for_each_in_history).
 bool history_has_hooks(const torch::autograd::variable_list& tensors, const std::vector<torch::autograd::Node*>& ends = {});
 
 bool has_tensor_hooks(torch::autograd::Node& node);

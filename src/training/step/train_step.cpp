@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
+#include "base/call_watch.h"
 #include "base/tensors_in.h"
 #include "ir/graph.h"
 #include "ir/memory_types.h"
@@ -241,7 +242,8 @@ class TrainStep::Impl {
     return result;
   }
 
-  // Code that cannot run with symbolic sizes may raise. The call then runs as it is: what it raises is its own.
+  // Code that cannot run with symbolic sizes may raise. The call then runs as it is: what it raises is its own. So that what
+  // cannot be undone happens once, the recording ends before it.
   std::shared_ptr<TrainTrace> record_open(const StepArguments& arguments, const TrainedParameters& parameters,
                                           const SizePattern& pattern, StepResult& result) {
     const auto module = module_.script_module()._ivalue();
@@ -249,17 +251,21 @@ class TrainStep::Impl {
     std::vector<at::Tensor> writable = tensors_in(c10::IValue(module));
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
     UndoneWrites undone(writable);
+    auto watch = std::make_optional<CallWatch>(CallWatch::AtEffect::kRaise);
     try {
       auto trace = record(arguments, parameters, pattern, result);
       undone.keep();
       return trace;
     } catch (const std::exception& error) {
+      const std::string effect = watch->seen();
+      watch.reset();
       undone.undo();
       before.restore();
       const EagerBackward by_engine;
       result = run_operators(arguments);
       return TrainTrace::refused(module_, arguments, parameters, pattern,
-                                 std::string("with symbolic sizes, it raises: ") + error.what());
+                                 effect.empty() ? std::string("with symbolic sizes, it raises: ") + error.what()
+                                                : effect + ", which a recording with symbolic sizes might repeat");
     }
   }
 

@@ -3,6 +3,7 @@
 #include "analysis/effects.h"
 #include "base/tensors_in.h"
 #include "trace/backward_on_this_thread.h"
+#include "trace/history.h"
 #include "trace/tensor_state.h"
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
@@ -56,13 +57,31 @@ std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<a
   return gradients;
 }
 
+// Gives the tensors of the trace the gradients of the arguments, which a backward in the script adds to.
+void hand_over_gradients(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& traced) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].is_leaf() && arguments[i].grad().defined()) {
+      traced[i].mutable_grad() = arguments[i].grad();
+    }
+  }
+}
+
 // Copies autograd state that the recorded call changed on tensors of the trace to the arguments and the module.
 void hand_back_autograd(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& traced,
                         const Module& module) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     hand_back_form(arguments[i], traced[i]);
-    if (arguments[i].is_leaf() && traced[i].is_leaf() && arguments[i].requires_grad() != traced[i].requires_grad()) {
+    for (int64_t writes = arguments[i].is_inference() ? 0 : traced[i]._version(); writes > 0; --writes) {
+      arguments[i].unsafeGetTensorImpl()->bump_version();
+    }
+    if (!arguments[i].is_leaf() || !traced[i].is_leaf()) {
+      continue;
+    }
+    if (arguments[i].requires_grad() != traced[i].requires_grad()) {
       arguments[i].set_requires_grad(traced[i].requires_grad());
+    }
+    if (!traced[i].grad().is_same(arguments[i].grad())) {
+      arguments[i].mutable_grad() = traced[i].grad().defined() ? real_of(traced[i].grad()).detach() : at::Tensor();
     }
   }
   for (const at::Tensor& tensor : tensors_in(c10::IValue(module.script_module()._ivalue()))) {
@@ -123,20 +142,18 @@ bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& 
 std::vector<at::Tensor> TrainTrace::add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments) {
   std::vector<bool> is_reached(arguments.size(), false);
   std::vector<at::Tensor> made;
-  for_each_in_history({loss}, {}, [&](torch::autograd::Node& node) {
-    const auto* accumulation = dynamic_cast<const torch::autograd::AccumulateGrad*>(&node);
-    if (accumulation == nullptr || !accumulation->variable.requires_grad()) {
-      return;  // autograd drops the gradient of a leaf whose mark was taken back
-    }
-    const auto is_same = [&](const at::Tensor& leaf) { return leaf.is_same(accumulation->variable); };
-    if (const auto argument = std::ranges::find_if(arguments, is_same); argument != arguments.end()) {
+  for (const at::Tensor& leaf : leaves_of({loss})) {
+    const auto is_same = [&](const at::Tensor& other) { return other.is_same(leaf); };
+    if (!leaf.requires_grad()) {
+      made.push_back(leaf);
+    } else if (const auto argument = std::ranges::find_if(arguments, is_same); argument != arguments.end()) {
       is_reached[static_cast<size_t>(argument - arguments.begin())] = true;
-    } else if (TraceTensor::of(accumulation->variable) != nullptr) {
-      made.push_back(accumulation->variable);
+    } else if (TraceTensor::of(leaf) != nullptr) {
+      made.push_back(leaf);
     } else if (std::ranges::none_of(leaves_, is_same)) {
-      leaves_.push_back(accumulation->variable);
+      leaves_.push_back(leaf);
     }
-  });
+  }
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (is_reached[i]) {
       arguments_.push_back(i);
@@ -167,7 +184,11 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
     leaves.push_back(arguments[number]);
   }
   leaves.insert(leaves.end(), made.begin(), made.end());  // backward to them may raise
-  std::vector<at::Tensor> gradients = gradients_of(value, leaves);
+  std::vector<at::Tensor> gradients;
+  {
+    const RequiredGradients required(made);
+    gradients = gradients_of(value, leaves);
+  }
   result.loss = real_of(value).detach();
   tracer.add_output(value.detach());
   for (size_t i = 0; i < arguments_.size(); ++i) {
@@ -220,6 +241,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   Tracer tracer(sizes);
   tracer.allow_marks();
   const std::vector<c10::IValue> traced = add_arguments(tracer, arguments, pattern, sizes);
+  hand_over_gradients(arguments.tensors, tensors_in(traced));
   const auto hand_back = c10::make_scope_exit([&] { hand_back_autograd(arguments.tensors, tensors_in(traced), module); });
   trace->run_recorded(module, loss, traced, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, tracer, result);
   if (const char* reason = why_never_recorded(module.method("forward").graph())) {
@@ -231,6 +253,12 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   }
   if (hand_back_values(*module.script_module()._ivalue())) {
     tracer.refuse("the module keeps a tensor or a size that it has computed in an attribute");
+  }
+  for (const at::Tensor& argument : arguments.tensors) {
+    const auto is_gradient = [&](const at::Tensor& captured) { return argument.grad().is_same(captured); };
+    if (argument.grad().defined() && std::ranges::any_of(tracer.captured(), is_gradient)) {
+      tracer.refuse("it reads the gradient of an argument");
+    }
   }
   std::vector<at::Tensor> owned = tensors_in(c10::IValue(module.script_module()._ivalue()));
   owned.insert(owned.end(), parameters.tensors.begin(), parameters.tensors.end());

@@ -1,0 +1,45 @@
+#include "executor/joint/joint_plans.h"
+
+#include "executor/compile.h"
+#include "executor/joint/double_backward.h"
+#include "lower/lower.h"
+#include "plan/run_plan.h"
+#include "trace/trace_key.h"
+#include "trace/tracer.h"
+
+namespace sconce {
+
+JointPlans::JointPlans() = default;
+JointPlans::~JointPlans() = default;
+
+void JointPlans::run_operators(torch::jit::Stack& stack) const {
+  const std::string failure = "sconce cannot differentiate " + name + " twice";
+  const Tracer* tracer = TracingScope::current();
+  const bool has_open_sizes = tracer != nullptr && tracer->symbols() > 0;
+  std::call_once(has_open_sizes ? is_lowered_open_ : is_lowered_, [&] {
+    std::unique_ptr<Plan>& plan = has_open_sizes ? plan_with_open_sizes_ : plan_;
+    plan = (has_open_sizes ? compile_with_open_sizes(operators, nullptr) : lower(operators)).value_or_throw(failure);
+    plan->set_name(name);
+  });
+  run_plan(has_open_sizes ? *plan_with_open_sizes_ : *plan_, stack, AutogradUse::kAll);
+}
+
+torch::jit::Stack JointPlans::symbols_of(std::span<const at::Tensor> tensors) const {
+  std::vector<c10::SymInt> sizes;  // in the order of TraceKeyParts::sizes
+  for (const at::Tensor& tensor : tensors.first(arguments)) {
+    if (tensor.layout() != c10::kStrided) {
+      continue;
+    }
+    sizes.insert(sizes.end(), tensor.sym_sizes().begin(), tensor.sym_sizes().end());
+    if (has_gaps(real_of(tensor))) {
+      sizes.insert(sizes.end(), tensor.sym_strides().begin(), tensor.sym_strides().end());
+    }
+  }
+  torch::jit::Stack symbols;
+  for (const size_t index : pattern.sources()) {
+    symbols.emplace_back(sizes[index]);
+  }
+  return symbols;
+}
+
+}  // namespace sconce
