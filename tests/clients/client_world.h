@@ -93,6 +93,7 @@ class World {
   void keep(const at::Tensor& result) { results_.push_back(result); }
 
   const ClientProgram program_;
+  const bool writes_what_norms_save_;
   const bool by_sconce_;
   const c10::intrusive_ptr<Counter> counter_ = c10::make_intrusive<Counter>();
   torch::jit::Module script_;

@@ -16,6 +16,7 @@
 #include <torch/library.h>
 #include <torch/optim/sgd.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -156,14 +157,42 @@ TEST(CallEffects, MakeResultsLeaves) {
 }
 
 TEST(CallEffects, MarkAttributes) {
-  RecordedPair pair(script("    self.mean.requires_grad_(True)\n" + kLayer + "    return h * (self.mean + 1)\n"), true);
-  for (int round = 0; round < 3; ++round) {
-    expect_equal_effects(pair);
-    for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
-      const at::Tensor mean = module->attr("mean").toTensor();
-      EXPECT_TRUE(mean.requires_grad());
-      mean.set_requires_grad(false);
+  for (const char* result : {"h * (self.mean + 1)", "h"}) {
+    RecordedPair pair(script("    self.mean.requires_grad_(True)\n" + kLayer + "    return " + result + "\n"), true);
+    for (int round = 0; round < 3; ++round) {
+      expect_equal_effects(pair);
+      for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+        const at::Tensor mean = module->attr("mean").toTensor();
+        EXPECT_TRUE(mean.requires_grad()) << result;
+        mean.set_requires_grad(false);
+      }
     }
+  }
+}
+
+// A mark of a tensor that no operator of the call reads.
+TEST(CallEffects, RaiseForGradientsOfWhatIsFrozenLater) {
+  RecordedPair pair(script(kLayer + R"(
+    gradient = torch.autograd.grad([h.sum()], [self.b_weight], create_graph=True, allow_unused=True)[0]
+    return h if gradient is None else gradient
+)"));
+  expect_equal_effects(pair);
+  for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+    module->attr("b_weight").toTensor().set_requires_grad(false);
+  }
+  for (const bool is_ours : {true, false}) {
+    EXPECT_THAT([&] { is_ours ? pair.ours({at::randn({5, 8})}) : pair.theirs({at::randn({5, 8})}); },
+                ::testing::ThrowsMessage<std::exception>(HasSubstr("does not require grad")))
+        << is_ours;
+  }
+}
+
+TEST(CallEffects, ConjugateResults) {
+  RecordedPair pair(script(kLayer + "    return torch.complex(h, h * 2).conj()\n"));
+  for (int call = 0; call < kCalls; ++call) {
+    const at::Tensor x = at::randn({5, 8});
+    EXPECT_TRUE(pair.theirs({x}).toTensor().is_conj());
+    EXPECT_TRUE(pair.ours({x}).toTensor().is_conj()) << call;
   }
 }
 
@@ -342,6 +371,49 @@ TEST(CallEffects, KeepGradModesInBackwardOfBackward) {
   }
 }
 
+// Backward of backward reads the argument as autograd has saved it, with the mark that it has by then.
+TEST(CallEffects, MarkArgumentsAfterTheirUse) {
+  for (const char* use : {"", "    x = x * 2\n"}) {
+    RecordedPair pair(script(use + kLayer + "    x.requires_grad_(True)\n    return h\n"));
+    expect_equal_effects(
+        pair, [&](const c10::IValue& result, const std::vector<at::Tensor>&) { differentiate_twice(pair, result); });
+  }
+}
+
+// The program may write what backward does not need.
+TEST(CallEffects, DifferentiateTwiceAfterWritesOfWhatNoOperatorReads) {
+  RecordedPair pair("def forward(self, x: Tensor, other: Tensor):\n" + kLayer + "    return h\n");
+  for (int call = 0; call < kCalls; ++call) {
+    const at::Tensor x = at::randn({5, 8});
+    const at::Tensor other = at::randn({5, 8});
+    const c10::IValue ours = pair.ours({x, other});
+    const c10::IValue theirs = pair.theirs({x, other});
+    other.add_(1);
+    for (const bool is_ours : {true, false}) {
+      const at::Tensor weight = (is_ours ? pair.our_module() : pair.their_module()).attr("a_weight").toTensor();
+      const at::Tensor loss = (is_ours ? ours : theirs).toTensor().pow(2).sum();
+      torch::autograd::grad({loss}, {weight}, {}, true, /*create_graph=*/true)[0].pow(2).sum().backward();
+    }
+    pair.expect_equal_gradients();
+  }
+}
+
+// Nodes that save no tensor free none.
+TEST(CallEffects, RunBackwardTwiceThroughWhatSavesNothing) {
+  for (const char* body : {"    return torch.cat([x[:, :3], x[:, 3:] * 2], 1) + self.a_bias\n",
+                           "    return torch.cummax(x, 1)[0] + self.a_bias\n"}) {
+    RecordedPair pair(script(body));
+    expect_equal_effects(
+        pair,
+        [](const c10::IValue& result, const std::vector<at::Tensor>&) {
+          const at::Tensor loss = result.toTensor().sum();
+          loss.backward();
+          loss.backward();
+        },
+        [](const at::Tensor& x) { return x; }, /*requires_grad=*/std::string(body).find("cummax") == std::string::npos);
+  }
+}
+
 TEST(CallEffects, ReadWhatDataWritesInBackwardOfBackward) {
   RecordedPair pair(script(kLayer + "    self.a_weight.data.mul_(0.99)\n    return h * 2\n"));
   expect_equal_effects(
@@ -349,8 +421,85 @@ TEST(CallEffects, ReadWhatDataWritesInBackwardOfBackward) {
 }
 
 TEST(CallEffects, WriteBuffersThatBackwardReads) {
-  RecordedPair pair(script(kLayer + "    self.var.add_(1)\n    return h * self.var\n"), true);
-  expect_equal_effects(pair);
+  for (const char* body :
+       {"    self.var.add_(1)\n    return h * self.var\n",
+        "    y = torch.linear(x, self.a_weight).t().contiguous().t()\n    self.mean.add_(0.125)\n"
+        "    y = y - self.mean * 0.1\n    return torch.layer_norm(y, [8], self.a_bias, self.mean) * 2\n"}) {
+    RecordedPair pair(script(kLayer + body), true);
+    expect_equal_effects(pair);
+  }
+}
+
+// Runs of the recorded plan of that name.
+uint64_t runs_of(const RecordedPair& pair, const std::string& method) {
+  uint64_t runs = 0;
+  for (const Explanation& plan : pair.recorded().plans) {
+    runs += plan.method == method ? plan.counters.invocations : 0;
+  }
+  return runs;
+}
+
+// The program takes forces of the energy and trains on them. Each call has another number of atoms, whose positions are a
+// leaf or have a history.
+TEST(CallEffects, RecordBackwardOfBackward) {
+  for (const bool is_leaf : {true, false}) {
+    RecordedPair pair(script(kLayer + "    return (torch.linear(h, self.b_weight) / x.size(0)).pow(2).sum()\n"));
+    const auto train = [&](const c10::IValue& energy, const at::Tensor& x) {
+      const at::Tensor forces =
+          torch::autograd::grad({energy.toTensor()}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+      (energy.toTensor() + forces.pow(2).sum()).backward();
+      return forces.detach();
+    };
+    for (const int64_t atoms : {5, 5, 6, 6, 7, 8, 9, 10, 11, 12, 5, 7}) {
+      SCOPED_TRACE(std::to_string(atoms) + " atoms");
+      const at::Tensor ours = at::randn({atoms, 8}).set_requires_grad(true);
+      const at::Tensor theirs = ours.detach().clone().set_requires_grad(true);
+      const at::Tensor our_x = is_leaf ? ours : ours * 2;
+      const at::Tensor their_x = is_leaf ? theirs : theirs * 2;
+      pair.clear_gradients();
+      const at::Tensor our_forces = train(pair.ours({our_x}), our_x);
+      EXPECT_TRUE(at::allclose(our_forces, train(pair.theirs({their_x}), their_x), 1e-4, 1e-6));
+      expect_equal_state(ours, theirs, "positions");
+      pair.expect_equal_gradients();
+    }
+    EXPECT_GE(runs_of(pair, "forward (backward) (recorded)"), 4U);
+    EXPECT_GE(runs_of(pair, "forward (backward) (recorded backward)"), 4U);
+  }
+}
+
+// A backward in the script frees what leads to a leaf that requires no gradient any longer, or that nobody else has.
+const std::array<const char*, 2> kFreeHistory = {R"(
+    self.mean.requires_grad_(True)
+    y = x * (self.mean + 1)
+    self.mean.requires_grad_(False)
+    y.pow(2).mean().backward()
+    return torch.linear(y, self.a_weight).cummax(1)[0]
+)",
+                                                 R"(
+    strain = torch.zeros(8, 8)
+    strain.requires_grad_(True)
+    y = torch.matmul(x, strain + torch.eye(8))
+    stress = torch.autograd.grad([y.pow(2).sum()], [strain], create_graph=True, retain_graph=False)[0]
+    assert stress is not None
+    return torch.linear(y + stress.sum(), self.a_weight).cummax(1)[0]
+)"};
+
+TEST(CallEffects, RaiseInBackwardThroughWhatTheScriptHasFreed) {
+  for (const char* body : kFreeHistory) {
+    SCOPED_TRACE(body);
+    RecordedPair pair(script(body), true);
+    for (int call = 0; call < kCalls; ++call) {
+      const at::Tensor x = at::randn({5, 8});
+      for (const bool is_ours : {true, false}) {
+        const at::Tensor loss = (is_ours ? pair.ours({x}) : pair.theirs({x})).toTensor().pow(2).sum();
+        const at::Tensor weight = (is_ours ? pair.our_module() : pair.their_module()).attr("a_weight").toTensor();
+        EXPECT_NO_THROW(torch::autograd::grad({loss}, {weight}, {}, /*retain_graph=*/true)) << is_ours;
+        EXPECT_THAT([&] { loss.backward(); },
+                    ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second time")))
+            << is_ours;
+      }
+    }
+  }
 }
 
 // ---- what is no operator of LibTorch
@@ -489,22 +638,66 @@ TEST(CallEffects, TrainThroughOperatorsWithoutAKernelForAutograd) {
   }
 }
 
-TEST(CallEffects, RaiseInStepsWhereAGradientWithinFreesTheHistoryOfALeaf) {
-  const torch::jit::Module module = two_layers(script(R"(
-    strain = torch.zeros(8, 8)
-    strain.requires_grad_(True)
-    y = torch.matmul(x, strain + torch.eye(8))
-    stress = torch.autograd.grad([y.pow(2).sum()], [strain], retain_graph=False, create_graph=True)[0]
-    assert stress is not None
-    return torch.linear(y + stress.sum(), self.a_weight)
-)"));
+TEST(CallEffects, RaiseInStepsThroughWhatTheScriptHasFreed) {
+  for (const char* body : kFreeHistory) {
+    const torch::jit::Module module = two_layers(script(body), true);
+    torch::optim::SGD optimizer(parameters_of(module), 0.1);
+    TrainStep step(
+        accelerate(module, Options().compile(CompileMode::kBlocking)),
+        [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }, optimizer);
+    for (int call = 0; call < 3; ++call) {
+      EXPECT_THAT([&] { step({at::randn({4, 8})}, {at::zeros({4, 8})}); },
+                  ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second time")))
+          << body;
+    }
+  }
+}
+
+// A backward in the script adds to the gradient of an argument, which the caller may have had before.
+TEST(CallEffects, AddToGradientsOfArgumentsInSteps) {
+  TwoTrainings both(
+      two_layers(script("    for i in range(2):\n        x.pow(2).mean().backward()\n" + kLayer + "    return h\n")), sgd);
+  for (const int64_t rows : {4, 4, 6, 6, 8, 8}) {
+    const at::Tensor x = at::randn({rows, 8}).set_requires_grad(true);
+    if (rows == 8) {
+      x.mutable_grad() = at::ones({rows, 8});
+    }
+    const at::Tensor their_x = x.detach().clone().set_requires_grad(true);
+    their_x.mutable_grad() = x.grad().defined() ? x.grad().clone() : at::Tensor();
+    both.train_on(x, their_x, at::randn({rows, 8}), 1);
+    expect_equal_state(x, their_x, std::to_string(rows) + " rows");
+  }
+}
+
+TEST(CallEffects, CountWritesOfArgumentsInSteps) {
+  TwoTrainings both(two_layers(script("    x.add_(1)\n" + kLayer + "    return h\n")), sgd);
+  for (const int64_t rows : {4, 4, 6, 6, 8, 8}) {
+    const at::Tensor x = at::randn({rows, 8}).clone();
+    const at::Tensor their_x = x.clone();
+    both.train_on(x, their_x, at::randn({rows, 8}), 1);
+    EXPECT_EQ(x._version(), their_x._version()) << rows;
+  }
+}
+
+// Sizes that change are recorded with symbols, which may raise halfway: the step then runs again.
+TEST(CallEffects, CallOperatorsOfLibrariesOnceInStepsOfAnySize) {
+  torch::jit::Module module =
+      two_layers(script("    call_effects.tick(x)\n    y = torch.linear(x, self.a_weight)\n"
+                        "    return y.view(x.size(0) // 2, 2, -1).tanh().sum(1)\n"));
   torch::optim::SGD optimizer(parameters_of(module), 0.1);
   TrainStep step(
       accelerate(module, Options().compile(CompileMode::kBlocking)),
-      [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }, optimizer);
-  for (int call = 0; call < 3; ++call) {
-    EXPECT_THAT([&] { step({at::randn({4, 8})}, {at::zeros({4, 8})}); },
-                ::testing::ThrowsMessage<c10::Error>(HasSubstr("backward through the graph a second time")));
+      [](const at::Tensor& y, const at::Tensor&) {
+        const bool is_raised = y.sym_sizes()[0].is_heap_allocated();  // only while sizes are symbolic
+        TORCH_CHECK(!is_raised, "a loss function that takes no symbolic sizes");
+        return y.pow(2).mean();
+      },
+      optimizer);
+  const int64_t before = ticks;
+  int64_t steps = 0;
+  for (const int64_t rows : {4, 4, 6, 6, 8, 8, 10}) {
+    step({at::randn({rows, 8})}, {at::zeros({})});
+    EXPECT_EQ(ticks - before, ++steps) << rows;
   }
 }
 
@@ -564,6 +757,24 @@ TEST(CallEffects, RetainGradientsOfArgumentsOfFunctions) {
     function({x}).front().sum().backward();
     ASSERT_TRUE(x.retains_grad()) << call;
     EXPECT_TRUE(at::equal(x.grad(), at::full({3}, 2.0))) << call;
+  }
+}
+
+TEST(CallEffects, AddToGradientsOfArgumentsOfFunctions) {
+  const TracedFunction function = trace(
+      [](const std::vector<at::Tensor>& arguments) {
+        (arguments[0] * 2).sum().backward();
+        return std::vector<at::Tensor>{arguments[0].detach() * 3};
+      },
+      Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 4; ++call) {
+    const at::Tensor x = at::randn({3}).set_requires_grad(true);
+    if (call > 1) {
+      x.mutable_grad() = at::ones({3});
+    }
+    function({x});
+    ASSERT_TRUE(x.grad().defined()) << call;
+    EXPECT_TRUE(at::equal(x.grad(), at::full({3}, call > 1 ? 3.0 : 2.0))) << call;
   }
 }
 
