@@ -14,7 +14,7 @@
 namespace sconce::clients {
 namespace {
 
-constexpr double kTolerance = 2e-3;        // a step of Adam turns the sign of a gradient near 0 into its length
+constexpr double kTolerance = 4e-3;        // a step of Adam turns the sign of a gradient near 0 into its length
 constexpr double kToleranceOfSums = 1e-2;  // of results, which add up what such steps have changed
 
 // Elements that a step function takes from rounded numbers are far off.

@@ -107,7 +107,7 @@ TEST(ExplainPlan, CountsWhatKernelsRefuseInRuns) {
       << "refused once, for all runs of this form";
 
   const auto sparse = explainable_plan("graph(%x : Tensor):\n  %a : Tensor = aten::neg(%x)\n  return (%a)\n");
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 30; ++i) {
     call_plan(*sparse, {at::eye(3).to_sparse()});
   }
   const auto found = times_of(*sparse);

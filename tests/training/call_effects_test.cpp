@@ -669,6 +669,27 @@ TEST(CallEffects, AddToGradientsOfArgumentsInSteps) {
   }
 }
 
+// A recording with symbolic sizes ends before the operator of the library, and the step runs again.
+TEST(CallEffects, MarkArgumentsOnceInStepsThatRunAgain) {
+  TwoTrainings both(two_layers(script(kLayer + "    x.requires_grad_(True)\n    x.pow(2).mean().backward()\n"
+                                               "    call_effects.tick(x)\n    return h\n")),
+                    sgd);
+  for (const int64_t rows : {4, 4, 6, 6, 8, 8, 10}) {
+    const at::Tensor x = at::randn({rows, 8});
+    const at::Tensor their_x = x.clone();
+    both.train_on(x, their_x, at::randn({rows, 8}), 1);
+    expect_equal_state(x, their_x, std::to_string(rows) + " rows");
+  }
+}
+
+TEST(CallEffects, DropGradientsOfParametersThatAreDetachedInSteps) {
+  TwoTrainings both(two_layers(script(kLayer + "    self.a_weight.detach_()\n    return torch.linear(h, self.b_weight)\n")),
+                    sgd);
+  for (uint64_t step = 1; step < 5; ++step) {
+    both.train(4, step);
+  }
+}
+
 TEST(CallEffects, CountWritesOfArgumentsInSteps) {
   TwoTrainings both(two_layers(script("    x.add_(1)\n" + kLayer + "    return h\n")), sgd);
   for (const int64_t rows : {4, 4, 6, 6, 8, 8}) {

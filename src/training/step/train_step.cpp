@@ -88,6 +88,44 @@ void accumulate(const at::Tensor& parameter, at::Tensor gradient) {
                                                   [&](at::Tensor&& updated) { sum = std::move(updated); });
 }
 
+// What a step may change of leaves besides their elements.
+class LeafStates {
+ public:
+  explicit LeafStates(const std::vector<at::Tensor>& tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.defined() && tensor.is_leaf() && !tensor.is_inference()) {
+        states_.push_back({tensor, tensor.grad(), tensor.requires_grad()});
+      }
+    }
+  }
+  // A backward adds to the elements of gradients in place.
+  void add_gradients_to(std::vector<at::Tensor>& tensors) const {
+    for (const State& state : states_) {
+      if (state.gradient.defined()) {
+        tensors.push_back(state.gradient);
+      }
+    }
+  }
+  void restore() const {
+    for (const State& state : states_) {
+      if (state.leaf.requires_grad() != state.requires_grad) {
+        state.leaf.set_requires_grad(state.requires_grad);
+      }
+      if (!state.leaf.grad().is_same(state.gradient)) {
+        state.leaf.mutable_grad() = state.gradient;
+      }
+    }
+  }
+
+ private:
+  struct State {
+    at::Tensor leaf;
+    at::Tensor gradient;
+    bool requires_grad;
+  };
+  std::vector<State> states_;
+};
+
 }  // namespace
 
 // ---- TrainOptions ---------------------------------------------------------------------------------------------------
@@ -250,6 +288,8 @@ class TrainStep::Impl {
     const ModuleState before(module);
     std::vector<at::Tensor> writable = tensors_in(c10::IValue(module));
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
+    const LeafStates leaves(writable);
+    leaves.add_gradients_to(writable);
     UndoneWrites undone(writable);
     auto watch = std::make_optional<CallWatch>(CallWatch::AtEffect::kRaise);
     try {
@@ -261,6 +301,7 @@ class TrainStep::Impl {
       watch.reset();
       undone.undo();
       before.restore();
+      leaves.restore();
       const EagerBackward by_engine;
       result = run_operators(arguments);
       return TrainTrace::refused(module_, arguments, parameters, pattern,

@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace sconce {
@@ -184,10 +185,16 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
     leaves.push_back(arguments[number]);
   }
   leaves.insert(leaves.end(), made.begin(), made.end());  // backward to them may raise
+  std::vector<bool> is_dropped;                           // autograd drops the gradient of a leaf whose mark was taken back
+  std::ranges::transform(leaves_, std::back_inserter(is_dropped),
+                         [](const at::Tensor& leaf) { return !leaf.requires_grad(); });
   std::vector<at::Tensor> gradients;
   {
     const RequiredGradients required(made);
     gradients = gradients_of(value, leaves);
+  }
+  for (size_t i = 0; i < is_dropped.size(); ++i) {
+    gradients[i] = is_dropped[i] ? at::Tensor() : gradients[i];
   }
   result.loss = real_of(value).detach();
   tracer.add_output(value.detach());
