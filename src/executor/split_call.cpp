@@ -1,6 +1,7 @@
 #include "executor/split_call.h"
 
 #include "analysis/effects.h"
+#include "analysis/memory/memory_source.h"
 #include "ops/foreign.h"
 #include "trace/traceable.h"
 
@@ -39,6 +40,28 @@ bool assigns_attributes(const Graph& graph) {
   return assigns;
 }
 
+// Returns whether the node writes elements of an argument or an attribute.
+bool writes_what_callers_see(const Node& node) {
+  if (node.opcode() == Opcode::kRequiresGrad_) {
+    return false;
+  }
+  for (size_t i = 0; node.schema() != nullptr && i < node.inputs().size(); ++i) {
+    if (may_write_operand(node, i)) {
+      const Node& origin = *base_of_memory(*node.input(i)).node();
+      if (origin.opcode() == Opcode::kGetAttr || origin.opcode() == Opcode::kParam) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool writes_what_callers_see(const Graph& graph) {
+  bool writes = false;
+  for_each_node(graph.body(), [&](const Node* node) { writes = writes || writes_what_callers_see(*node); });
+  return writes;
+}
+
 bool is_number(const Value& value) {
   const c10::TypeKind kind = value.type()->kind();
   return kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType ||
@@ -55,7 +78,8 @@ class CallSplitter {
   }
 
   std::optional<CallParts> run() {
-    if (!find_cut() || assigns_attributes(graph_)) {
+    // Each part reads attributes again, as they are when it begins.
+    if (!find_cut() || assigns_attributes(graph_) || writes_what_callers_see(graph_)) {
       return std::nullopt;
     }
     for (size_t i = 0; i < cut_; ++i) {

@@ -682,6 +682,20 @@ TEST(CallEffects, MarkArgumentsOnceInStepsThatRunAgain) {
   }
 }
 
+// A method that writes a buffer is not cut after the operator of a library.
+TEST(CallEffects, WriteBuffersBeforeOperatorsOfLibraries) {
+  TwoTrainings both(
+      two_layers(script("    for i in range(2):\n        self.mean.add_(0.125)\n        x = x - self.mean * 0.1\n"
+                        "    y = torch.tanh(torch.linear(x, self.a_weight))\n"
+                        "    return y + call_effects.scaled(y) * 0.1\n"),
+                 true),
+      sgd);
+  for (const int64_t rows : {4, 4, 6, 6, 8, 8, 5, 4}) {
+    SCOPED_TRACE(std::to_string(rows) + " rows");
+    both.train(rows, 1);
+  }
+}
+
 TEST(CallEffects, DropGradientsOfParametersThatAreDetachedInSteps) {
   TwoTrainings both(two_layers(script(kLayer + "    self.a_weight.detach_()\n    return torch.linear(h, self.b_weight)\n")),
                     sgd);
