@@ -40,26 +40,38 @@ bool assigns_attributes(const Graph& graph) {
   return assigns;
 }
 
-// Returns whether the node writes elements of an argument or an attribute.
-bool writes_what_callers_see(const Node& node) {
-  if (node.opcode() == Opcode::kRequiresGrad_) {
-    return false;
-  }
-  for (size_t i = 0; node.schema() != nullptr && i < node.inputs().size(); ++i) {
-    if (may_write_operand(node, i)) {
-      const Node& origin = *base_of_memory(*node.input(i)).node();
-      if (origin.opcode() == Opcode::kGetAttr || origin.opcode() == Opcode::kParam) {
-        return true;
-      }
+// Returns the attribute that the node writes; null if it writes none.
+const Value* written_attribute(const Node& node) {
+  for (size_t i = 0; node.schema() != nullptr && node.opcode() != Opcode::kRequiresGrad_ && i < node.inputs().size(); ++i) {
+    const Value& base = base_of_memory(*node.input(i));
+    if (may_write_operand(node, i) && base.node()->opcode() == Opcode::kGetAttr) {
+      return &base;
     }
   }
-  return false;
+  return nullptr;
 }
 
-bool writes_what_callers_see(const Graph& graph) {
-  bool writes = false;
-  for_each_node(graph.body(), [&](const Node* node) { writes = writes || writes_what_callers_see(*node); });
-  return writes;
+// Returns whether the graph writes an attribute that it also reads. A counter has no other reader.
+bool reads_what_it_writes(const Graph& graph) {
+  const auto name_of = [](const Value& value) {
+    return value.node()->opcode() == Opcode::kGetAttr ? value.node()->attribute_as<std::string>(attr::kName) : std::string();
+  };
+  bool reads = false;
+  for_each_node(graph.body(), [&](const Node* node) {
+    const Value* written = written_attribute(*node);
+    if (written == nullptr) {
+      return;
+    }
+    reads = reads || node->output()->has_uses();
+    for_each_node(graph.body(), [&](const Node* other) {
+      for (const Value* operand : other->inputs()) {
+        const Value& base = base_of_memory(*operand);
+        const bool is_same = &base == written || (!name_of(base).empty() && name_of(base) == name_of(*written));
+        reads = reads || (is_same && other != node && other->opcode() != Opcode::kGetAttr);
+      }
+    });
+  });
+  return reads;
 }
 
 bool is_number(const Value& value) {
@@ -79,7 +91,7 @@ class CallSplitter {
 
   std::optional<CallParts> run() {
     // Each part reads attributes again, as they are when it begins.
-    if (!find_cut() || assigns_attributes(graph_) || writes_what_callers_see(graph_)) {
+    if (!find_cut() || assigns_attributes(graph_) || reads_what_it_writes(graph_)) {
       return std::nullopt;
     }
     for (size_t i = 0; i < cut_; ++i) {
