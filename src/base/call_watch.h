@@ -30,7 +30,7 @@ class CallWatch {
 
   // Reports an effect to the watches of this thread, before it. `what` is a verb with its object: "prints".
   static void note(const std::string& what);
-  // Reports an effect that a recording keeps: to those of the watches that raise, and to all if there is one.
+  // Does the same for an effect that a recording keeps, but only if a watch of this thread raises.
   static void note_kept(const std::string& what);
   // Reports an effect to the watches of all threads, for a thread that may work for any of them.
   static void note_for_all(const std::string& what);

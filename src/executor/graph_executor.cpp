@@ -22,6 +22,7 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
+
 namespace sconce {
 namespace {
 

@@ -23,11 +23,14 @@ bool is_of_custom_class(const Node& node) {
 }
 
 bool is_never_recordable(const Node& node) {
-  const Op& op = node.op();
-  bool is =
-      has_sizes_by_elements(op) || is_of_custom_class(node) || (op.dispatched && may_do_more_than_compute(*op.dispatched));
+  const auto is_so = [](const Node& each) {
+    const Op& op = each.op();
+    return has_sizes_by_elements(op) || is_of_custom_class(each) ||
+           (op.dispatched && may_do_more_than_compute(*op.dispatched));
+  };
+  bool is = is_so(node);
   for (const Block* block : node.blocks()) {
-    for_each_node(*block, [&](const Node* nested) { is = is || is_never_recordable(*nested); });
+    for_each_node(*block, [&](const Node* nested) { is = is || is_so(*nested); });
   }
   return is;
 }

@@ -283,6 +283,19 @@ TEST(CallEffects, FollowTheHistoryOfArguments) {
   }
 }
 
+// Runs a call with its backward for each number of atoms.
+void expect_equal_for_each_size(RecordedPair& pair, const std::vector<int64_t>& sizes) {
+  for (const int64_t atoms : sizes) {
+    at::manual_seed(atoms);
+    const at::Tensor x = at::randn({atoms, 8});
+    const at::Tensor their_x = x.clone();
+    run_backward(pair.ours({x}), {});
+    run_backward(pair.theirs({their_x}), {});
+    expect_equal_state(x, their_x, std::to_string(atoms) + " atoms");
+    pair.expect_equal_gradients();
+  }
+}
+
 // The number of neighbors depends on elements: what follows is recorded.
 TEST(CallEffects, RecordWhatFollowsANeighborList) {
   RecordedPair pair(script(R"(
@@ -295,29 +308,14 @@ TEST(CallEffects, RecordWhatFollowsANeighborList) {
     assert gradient is not None
     return energy, -gradient
 )"));
-  for (const int64_t atoms : {5, 5, 6, 6, 7, 8, 9, 10, 11, 5}) {
-    at::manual_seed(atoms);
-    const at::Tensor x = at::randn({atoms, 8});
-    const at::Tensor their_x = x.clone();
-    run_backward(pair.ours({x}), {});
-    run_backward(pair.theirs({their_x}), {});
-    expect_equal_state(x, their_x, std::to_string(atoms) + " atoms");
-    pair.expect_equal_gradients();
-  }
+  expect_equal_for_each_size(pair, {5, 5, 6, 6, 7, 8, 9, 10, 11, 5});
   EXPECT_GE(pair.recorded().by_plan, 5U);
 }
 
 // A tuple has a type, which LibTorch makes of the sizes of its elements.
 TEST(CallEffects, LeaveSizesOfTuplesOpen) {
   RecordedPair pair(forces(/*create_graph=*/true));
-  for (const int64_t atoms : {5, 5, 6, 6, 7, 8, 9, 10, 11}) {
-    const at::Tensor x = at::randn({atoms, 8});
-    const at::Tensor their_x = x.clone();
-    run_backward(pair.ours({x}), {});
-    run_backward(pair.theirs({their_x}), {});
-    expect_equal_state(x, their_x, std::to_string(atoms) + " atoms");
-    pair.expect_equal_gradients();
-  }
+  expect_equal_for_each_size(pair, {5, 5, 6, 6, 7, 8, 9, 10, 11});
   EXPECT_GE(pair.recorded().by_plan, 5U);
   EXPECT_LE(pair.recorded().recorded, 2U);
 }
