@@ -1,7 +1,6 @@
 #include "executor/split_call.h"
 
 #include "analysis/effects.h"
-#include "analysis/memory/memory_source.h"
 #include "ops/foreign.h"
 #include "trace/traceable.h"
 
@@ -43,40 +42,6 @@ bool assigns_attributes(const Graph& graph) {
   return assigns;
 }
 
-// Returns the attribute that the node writes; null if it writes none.
-const Value* written_attribute(const Node& node) {
-  for (size_t i = 0; node.schema() != nullptr && node.opcode() != Opcode::kRequiresGrad_ && i < node.inputs().size(); ++i) {
-    const Value& base = base_of_memory(*node.input(i));
-    if (may_write_operand(node, i) && base.node()->opcode() == Opcode::kGetAttr) {
-      return &base;
-    }
-  }
-  return nullptr;
-}
-
-// Returns whether the graph writes an attribute that it also reads. A counter has no other reader.
-bool reads_what_it_writes(const Graph& graph) {
-  const auto name_of = [](const Value& value) {
-    return value.node()->opcode() == Opcode::kGetAttr ? value.node()->attribute_as<std::string>(attr::kName) : std::string();
-  };
-  bool reads = false;
-  for_each_node(graph.body(), [&](const Node* node) {
-    const Value* written = written_attribute(*node);
-    if (written == nullptr) {
-      return;
-    }
-    reads = reads || node->output()->has_uses();
-    for_each_node(graph.body(), [&](const Node* other) {
-      for (const Value* operand : other->inputs()) {
-        const Value& base = base_of_memory(*operand);
-        const bool is_same = &base == written || (!name_of(base).empty() && name_of(base) == name_of(*written));
-        reads = reads || (is_same && other != node && other->opcode() != Opcode::kGetAttr);
-      }
-    });
-  });
-  return reads;
-}
-
 bool is_number(const Value& value) {
   const c10::TypeKind kind = value.type()->kind();
   return kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType ||
@@ -94,7 +59,7 @@ class CallSplitter {
 
   std::optional<CallParts> run() {
     // Each part reads attributes again, as they are when it begins.
-    if (!find_cut() || assigns_attributes(graph_) || reads_what_it_writes(graph_)) {
+    if (!find_cut() || assigns_attributes(graph_)) {
       return std::nullopt;
     }
     for (size_t i = 0; i < cut_; ++i) {

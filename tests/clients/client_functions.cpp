@@ -187,9 +187,9 @@ const std::vector<Operation>& operations() {
          }
          return x * 1.0;
        }},
-      {"y = at::empty({0}); y.set_(x.detach()); y + x",
+      {"y = at::empty({0}, x.options()); y.set_(x.detach()); y + x",
        [](const Tensor& x, const Tensor&, const Captured&) {
-         Tensor y = at::empty({0});
+         Tensor y = at::empty({0}, x.options());
          y.set_(x.detach());
          return y + x;
        }},

@@ -680,7 +680,7 @@ TEST(CallEffects, MarkArgumentsOnceInStepsThatRunAgain) {
   }
 }
 
-// A method that writes a buffer is not cut after the operator of a library.
+// The method is cut after the operator of a library. Its first part reads the buffer under two names in one group.
 TEST(CallEffects, WriteBuffersBeforeOperatorsOfLibraries) {
   TwoTrainings both(
       two_layers(script("    for i in range(2):\n        self.mean.add_(0.125)\n        x = x - self.mean * 0.1\n"
