@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 namespace sconce {
@@ -77,18 +78,43 @@ class BackwardLowering {
   LoweringOptions options_;
 };
 
-// Returns whether the graph writes the input, and only before it reads it.
-bool is_written_before_reads(const Graph& graph, const Value& input) {
-  bool is_read = false;
+// Returns the values that may have a gradient: those computed from the inputs at `positions`, and all that blocks compute.
+std::unordered_set<const Value*> values_with_gradient(const Graph& graph, const std::vector<size_t>& positions) {
+  std::unordered_set<const Value*> values;
+  for (const size_t position : positions) {
+    values.insert(graph.inputs()[position]);
+  }
+  for_each_node(graph.body(), [&](const Node* node) {
+    const bool has_blocks = !node->blocks().empty() && node->opcode() != Opcode::kKernel;
+    if (has_blocks || std::ranges::any_of(node->inputs(), [&](const Value* operand) {
+          return values.contains(&computed_value(*operand));
+        })) {
+      values.insert(node->outputs().begin(), node->outputs().end());
+    }
+    for (const Block* block : node->blocks()) {
+      values.insert(block->params().begin(), block->params().end());
+    }
+  });
+  return values;
+}
+
+// Returns whether the graph writes the input, and only before a node that is differentiated reads it. Other nodes save
+// nothing for backward.
+bool is_written_before_it_is_saved(const Graph& graph, const Value& input, const std::vector<size_t>& differentiable) {
+  const std::unordered_set<const Value*> have_gradient = values_with_gradient(graph, differentiable);
+  const auto has_gradient = [&](const Value* value) { return have_gradient.contains(&computed_value(*value)); };
+  bool may_be_saved = false;
   bool is_written = false;
   for_each_node(graph.body(), [&](const Node* node) {
     for (size_t i = 0; node->blocks().empty() && i < node->inputs().size(); ++i) {
       if (&base_of_memory(*node->input(i)) != &input) {
         continue;
       }
-      const bool is_write = node->schema() != nullptr && may_write_operand(*node, i);
-      is_written = is_write ? !is_read : is_written;
-      is_read = is_read || !is_write;
+      if (node->schema() != nullptr && may_write_operand(*node, i)) {
+        is_written = !may_be_saved;
+      } else {
+        may_be_saved = may_be_saved || std::ranges::any_of(node->inputs(), has_gradient);
+      }
     }
   });
   return is_written;
@@ -126,7 +152,7 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
   function->outputs = node.outputs().size();
   const Graph& subgraph = *graph_at(attr::kSubgraph);
   for (size_t i = 0; i < signature.saved_inputs.size(); ++i) {
-    if (is_written_before_reads(subgraph, *subgraph.inputs()[signature.saved_inputs[i].position])) {
+    if (is_written_before_it_is_saved(subgraph, *subgraph.inputs()[signature.saved_inputs[i].position], signature.inputs)) {
       function->written_inputs.push_back(i);
     }
   }

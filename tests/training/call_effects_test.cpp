@@ -422,7 +422,9 @@ TEST(CallEffects, WriteBuffersThatBackwardReads) {
   for (const char* body :
        {"    self.var.add_(1)\n    return h * self.var\n",
         "    y = torch.linear(x, self.a_weight).t().contiguous().t()\n    self.mean.add_(0.125)\n"
-        "    y = y - self.mean * 0.1\n    return torch.layer_norm(y, [8], self.a_bias, self.mean) * 2\n"}) {
+        "    y = y - self.mean * 0.1\n    return torch.layer_norm(y, [8], self.a_bias, self.mean) * 2\n",
+        "    for i in range(2):\n        self.mean.add_(0.125)\n        x = x - self.mean * 0.1\n"
+        "    return torch.layer_norm(torch.linear(x, self.a_weight), [8], self.a_bias, self.mean) * 2\n"}) {
     RecordedPair pair(script(kLayer + body), true);
     expect_equal_effects(pair);
   }
