@@ -110,11 +110,9 @@ bool is_written_before_it_is_saved(const Graph& graph, const Value& input, const
       if (&base_of_memory(*node->input(i)) != &input) {
         continue;
       }
-      if (node->schema() != nullptr && may_write_operand(*node, i)) {
-        is_written = !may_be_saved;
-      } else {
-        may_be_saved = may_be_saved || std::ranges::any_of(node->inputs(), has_gradient);
-      }
+      is_written = node->schema() != nullptr && may_write_operand(*node, i) ? !may_be_saved : is_written;
+      // A batch norm saves the statistics that it has written.
+      may_be_saved = may_be_saved || std::ranges::any_of(node->inputs(), has_gradient);
     }
   });
   return is_written;

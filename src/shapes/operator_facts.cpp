@@ -5,6 +5,7 @@
 #include "ir/constant_operands.h"
 #include "ops/promoted_dtype.h"
 #include "shapes/meta_run.h"
+#include "shapes/probed_sizes.h"
 #include "shapes/shape_functions.h"
 #include "shapes/size_rules.h"
 
@@ -186,6 +187,9 @@ class OperatorFacts {
     if (auto sizes = sizes_of_indexed(node_, operands_, arithmetic_)) {
       return std::vector<std::vector<Dim>>{*sizes};
     }
+    if (auto sizes = sizes_of_reduced(node_, operands_)) {
+      return std::vector<std::vector<Dim>>(schema_.returns().size(), *sizes);
+    }
     const ResultRule& rule = node_.op().result;
     if (rule.keeps_sizes && !tensors_.empty() && tensors_[0]->sizes) {
       return std::vector<std::vector<Dim>>(schema_.returns().size(), *tensors_[0]->sizes);
@@ -193,7 +197,7 @@ class OperatorFacts {
     const bool is_pointwise = node_.op().has_tag(at::Tag::pointwise) || node_.op().layout == Layout::kPointwise ||
                               (!rule.dtypes.empty() && rule.dtypes[0] == ResultDtype::kPromoted);
     if (!is_pointwise || schema_.returns().size() != 1) {
-      return std::nullopt;
+      return probe_sizes(node_, operands_, arithmetic_);
     }
     std::vector<Dim> sizes;
     for (size_t i = 0; i < operands_.size(); ++i) {

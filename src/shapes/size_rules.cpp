@@ -154,6 +154,42 @@ std::optional<std::vector<Dim>> sizes_of_indexed(const Node& node, const Abstrac
   return sizes;
 }
 
+std::optional<std::vector<Dim>> sizes_of_reduced(const Node& node, const AbstractValues& operands) {
+  const auto dim = node.op().argument_index("dim");
+  const auto keepdim = node.op().argument_index("keepdim");
+  const TensorFacts* self = operands.empty() ? nullptr : operands[0].as_tensor();
+  if (!dim || !keepdim || node.schema()->arguments()[0].name() != "self" || self == nullptr || !self->sizes ||
+      !operands[*keepdim].as_boolean()) {
+    return std::nullopt;
+  }
+  const size_t rank = self->sizes->size();
+  const AbstractValue& given = operands[*dim];
+  const bool is_none = given.as_constant() != nullptr && given.as_constant()->isNone();
+  const AbstractValues numbers = is_none                          ? AbstractValues()
+                                 : given.as_sequence() != nullptr ? *given.as_sequence()
+                                                                  : AbstractValues{given};
+  if (numbers.empty() && !is_none) {
+    return std::nullopt;
+  }
+  std::vector<bool> is_reduced(rank, is_none);
+  for (const AbstractValue& number : numbers) {
+    const auto place = dim_among(rank, number);
+    if (!place) {
+      return std::nullopt;
+    }
+    is_reduced[*place] = true;
+  }
+  std::vector<Dim> sizes;
+  for (size_t i = 0; i < rank; ++i) {
+    if (!is_reduced[i]) {
+      sizes.push_back((*self->sizes)[i]);
+    } else if (*operands[*keepdim].as_boolean()) {
+      sizes.push_back(Dim::known(1));
+    }
+  }
+  return sizes;
+}
+
 std::optional<std::vector<std::vector<Dim>>> sizes_of_parts(const Node& node, const AbstractValues& operands,
                                                             const c10::IValue& example) {
   const TensorFacts* whole = operands.empty() ? nullptr : operands[0].as_tensor();

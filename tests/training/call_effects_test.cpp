@@ -430,6 +430,19 @@ TEST(CallEffects, WriteBuffersThatBackwardReads) {
   }
 }
 
+// A batch norm saves its statistics, which the script then writes.
+TEST(CallEffects, RaiseWhereStatisticsAreWrittenAgain) {
+  RecordedPair pair(script("    h = torch.batch_norm(torch.linear(x, self.a_weight), None, None, self.mean, self.var, True, "
+                           "0.1, 1e-5, True)\n"
+                           "    self.mean.add_(0.125)\n    return h\n"),
+                    true);
+  for (int call = 0; call < 6; ++call) {
+    const at::Tensor x = at::randn({5, 8});
+    EXPECT_THROW(pair.theirs({x}).toTensor().sum().backward(), c10::Error);
+    EXPECT_THROW(pair.ours({x}).toTensor().sum().backward(), c10::Error) << call;
+  }
+}
+
 // Runs of the recorded plan of that name.
 uint64_t runs_of(const RecordedPair& pair, const std::string& method) {
   uint64_t runs = 0;

@@ -34,6 +34,19 @@ def sizes(data: List[int], batch_sizes: List[int], hx: List[int], params: List[L
     return [data[0], hx[-1] * 2 if bidirectional else hx[-1]], hx
 )";
 
+constexpr std::string_view kSolutionSizes = R"(
+def sizes(self: List[int], B: List[int]):
+    rank = max(len(self), len(B))
+    out: List[int] = []
+    for i in range(rank - 2):
+        a = self[i - rank + len(self)] if i - rank + len(self) >= 0 else 1
+        b = B[i - rank + len(B)] if i - rank + len(B) >= 0 else 1
+        out.append(b if a == 1 else a)
+    out.append(B[-2])
+    out.append(B[-1])
+    return out
+)";
+
 }  // namespace
 
 std::span<const OpRow> product_rows() {
@@ -102,6 +115,7 @@ return (scaled(grad, beta), scaled(left, alpha), scaled(right, alpha))
        .results = kFresh,
        .result = {.dtypes = {kFirst}, .keeps_sizes = true},
        .recorded_gradient = true},
+      {.name = "aten::linalg_solve_triangular", .results = kFresh, .result = {.dtypes = {kFirst}, .sizes = kSolutionSizes}},
       {.name = "aten::linear",
        .results = kFresh,
        .backward_ignores_result = true,

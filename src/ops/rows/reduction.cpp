@@ -4,49 +4,16 @@
 namespace sconce {
 namespace {
 
-constexpr std::string_view kPositionSizes = R"(
-def sizes(self: List[int], dim: Optional[int], keepdim: bool):
+constexpr std::string_view kDistanceSizes = R"(
+def sizes(x1: List[int], x2: List[int]):
+    rank = max(len(x1), len(x2))
     out: List[int] = []
-    for i in range(len(self)):
-        if dim is None or i == dim or i == dim + len(self):
-            if keepdim:
-                out.append(1)
-        else:
-            out.append(self[i])
-    return out
-)";
-
-constexpr std::string_view kReducedSizes = R"(
-def sizes(self: List[int], dim: List[int], keepdim: bool):
-    out: List[int] = []
-    for i in range(len(self)):
-        is_reduced = len(dim) == 0
-        for d in dim:
-            if d == i or d + len(self) == i:
-                is_reduced = True
-        if is_reduced:
-            if keepdim:
-                out.append(1)
-        else:
-            out.append(self[i])
-    return out
-)";
-
-constexpr std::string_view kNormSizes = R"(
-def sizes(self: List[int], ord: Any, dim: Optional[List[int]], keepdim: bool):
-    out: List[int] = []
-    for i in range(len(self)):
-        is_reduced = dim is None
-        if dim is not None:
-            is_reduced = len(dim) == 0
-            for d in dim:
-                if d == i or d + len(self) == i:
-                    is_reduced = True
-        if is_reduced:
-            if keepdim:
-                out.append(1)
-        else:
-            out.append(self[i])
+    for i in range(rank - 2):
+        a = x1[i - rank + len(x1)] if i - rank + len(x1) >= 0 else 1
+        b = x2[i - rank + len(x2)] if i - rank + len(x2) >= 0 else 1
+        out.append(b if a == 1 else a)
+    out.append(x1[-2])
+    out.append(x2[-2])
     return out
 )";
 
@@ -75,18 +42,19 @@ std::span<const OpRow> reduction_rows() {
   using enum ResultDtype;
   using enum Sharing;
   static const std::vector<OpRow> rows = {
+      {.name = "aten::_cdist_forward", .result = {.dtypes = {kFloating}, .sizes = kDistanceSizes}},
       {.name = "aten::all", .overloads = {""}, .result = {.sizes = kScalarSizes}},
-      {.name = "aten::amax", .result = {.sizes = kReducedSizes}, .backward = R"(
+      {.name = "aten::amax", .backward = R"(
 chosen = restored(result, dim, keepdim, self.dim()) == self
 return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, dim, True),)
 )"},
-      {.name = "aten::amin", .result = {.sizes = kReducedSizes}, .backward = R"(
+      {.name = "aten::amin", .backward = R"(
 chosen = restored(result, dim, keepdim, self.dim()) == self
 return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, dim, True),)
 )"},
       {.name = "aten::any", .overloads = {""}, .result = {.sizes = kScalarSizes}},
-      {.name = "aten::argmax", .result = {.sizes = kPositionSizes}},
-      {.name = "aten::argmin", .result = {.sizes = kPositionSizes}},
+      {.name = "aten::argmax"},
+      {.name = "aten::argmin"},
       {.name = "aten::argsort", .result = {.keeps_sizes = true}},
       {.name = "aten::cdist", .autocast = kFull, .result = {.dtypes = {kFloating}}},
       {.name = "aten::cosine_similarity", .autocast = kFull},
@@ -106,7 +74,6 @@ return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, 
       {.name = "aten::isin", .overloads = {"Scalar_Tensor"}, .result = {.sizes = kNoSizes, .differs_on_meta = true}},
       {.name = "aten::kthvalue", .result = {.dtypes = {kFirst, kInt64}}, .backward = kSelectionBackward},
       {.name = "aten::linalg_vector_norm",
-       .result = {.sizes = kNormSizes},
        .backward = R"(
 length = restored(result, dim, keepdim, self.dim())
 return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, self / length),)
@@ -120,7 +87,7 @@ return (restored(grad, dim, keepdim, self.dim()) * torch.where(length == 0, 0, s
       {.name = "aten::_log_softmax",
        .result = {.keeps_sizes = true},
        .backward = "(torch._log_softmax_backward_data(grad, result, dim, self.dtype),)"},
-      {.name = "aten::logsumexp", .result = {.dtypes = {kFloating}, .sizes = kReducedSizes}, .backward = R"(
+      {.name = "aten::logsumexp", .result = {.dtypes = {kFloating}}, .backward = R"(
 whole = restored(result, dim, keepdim, self.dim())
 return (restored(grad, dim, keepdim, self.dim()) * torch.exp(self - whole),)
 )"},
