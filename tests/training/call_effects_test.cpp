@@ -717,6 +717,18 @@ TEST(CallEffects, DropGradientsOfParametersThatAreDetachedInSteps) {
   }
 }
 
+TEST(CallEffects, ClipGradientsOfParametersThatTheScriptMarks) {
+  TwoTrainings both(two_layers(script("    self.a_weight.requires_grad_(True)\n" + kLayer + "    return h * self.b_bias\n")),
+                    sgd, TrainOptions().clip_norm(0.05));
+  for (uint64_t step = 1; step < 6; ++step) {
+    for (torch::jit::Module* module : {&both.ours(), &both.theirs()}) {
+      module->attr("a_weight").toTensor().set_requires_grad(false);
+      module->attr("b_bias").toTensor().data().fill_(0.5);
+    }
+    both.train(4, step);
+  }
+}
+
 TEST(CallEffects, CountWritesOfArgumentsInSteps) {
   TwoTrainings both(two_layers(script("    x.add_(1)\n" + kLayer + "    return h\n")), sgd);
   for (const int64_t rows : {4, 4, 6, 6, 8, 8}) {

@@ -159,7 +159,7 @@ std::optional<IValue> read_size(const Node& node, const std::vector<IValue>& ope
 
 // Returns the product; nothing if LibTorch's function takes the operands, or raises.
 std::optional<IValue> product_of(const Node& node, const std::vector<IValue>& operands) {
-  const bool is_linear = node.kind() == aten::linear && operands.size() == 3 && operands[2].isNone();
+  const bool is_linear = node.kind() == aten::linear && operands.size() == 3;
   const bool is_product = is_linear || (node.kind() == aten::matmul && operands.size() == 2);
   if (!is_product || !operands[0].isTensor() || !operands[1].isTensor()) {
     return std::nullopt;
@@ -170,7 +170,14 @@ std::optional<IValue> product_of(const Node& node, const std::vector<IValue>& op
   if (!is_batched || (is_linear && b.dim() > 2) || !(has_open_sizes(a) || has_open_sizes(b))) {
     return std::nullopt;
   }
-  return matmul_with_open_sizes(a, is_linear ? b.t() : b);
+  if (!is_linear || operands[2].isNone()) {
+    return matmul_with_open_sizes(a, is_linear ? b.t() : b);
+  }
+  // LibTorch adds the bias to the product of two matrices where the rows lie one after the other.
+  if (!operands[2].isTensor() || a.dim() < 3 || (a.dim() == 3 && a.is_contiguous())) {
+    return std::nullopt;
+  }
+  return matmul_with_open_sizes(a, b.t()).add_(operands[2].toTensor());
 }
 
 // ---- what takes open numbers ------------------------------------------------------------------------------------------

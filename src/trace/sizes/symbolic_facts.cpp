@@ -58,6 +58,40 @@ Dims contiguous_strides(const Dims& sizes, SizeArithmetic& arithmetic) {
   return strides;
 }
 
+// Returns the strides of a view of other sizes, as LibTorch's computeStride finds them: dims of the base that lie without a
+// gap in memory are cut anew. Nothing if the symbols do not tell that they do.
+std::optional<Dims> strides_of_reshape(const Dims& base_sizes, const Dims& base_strides, const Dims& sizes,
+                                       SizeArithmetic& arithmetic) {
+  const auto at_least_one = [&](Dim dim) { return arithmetic.maximum(dim, Dim::known(1)); };
+  Dims strides(sizes.size(), Dim::unknown());
+  size_t next = sizes.size();  // the dims from here on have strides
+  size_t end = base_sizes.size();
+  while (end > 0) {
+    // The dims [begin, end) of the base lie without a gap.
+    size_t begin = end - 1;
+    Dim elements = base_sizes[begin];
+    Dim extent = arithmetic.multiply(at_least_one(base_sizes[begin]), base_strides[begin]);
+    while (begin > 0 && (base_strides[begin - 1] == extent || base_sizes[begin - 1] == Dim::known(1))) {
+      --begin;
+      elements = arithmetic.multiply(elements, base_sizes[begin]);
+      extent = arithmetic.multiply(extent, at_least_one(base_sizes[begin]));
+    }
+    Dim stride = base_strides[end - 1];
+    Dim covered = Dim::known(1);
+    while (next > 0 && (covered != elements || sizes[next - 1] == Dim::known(1))) {
+      --next;
+      strides[next] = stride;
+      stride = arithmetic.multiply(stride, at_least_one(sizes[next]));
+      covered = arithmetic.multiply(covered, sizes[next]);
+    }
+    if (covered != elements) {
+      return std::nullopt;
+    }
+    end = begin;
+  }
+  return next == 0 ? std::optional(strides) : std::nullopt;
+}
+
 // Returns whether aten::squeeze removes the dim of a tensor of `rank` dims where it has one element.
 bool may_go(const AbstractValues& operands, size_t dim, size_t rank) {
   if (operands.size() < 2) {
@@ -94,7 +128,11 @@ std::vector<std::vector<int64_t>> stride_factors(const Node& node, const std::ve
 std::optional<Dims> dense_strides(const Dims& sizes, const at::Tensor& like, SizeArithmetic& arithmetic) {
   std::vector<size_t> outer_first(sizes.size());
   std::iota(outer_first.begin(), outer_first.end(), size_t{0});
-  std::ranges::stable_sort(outer_first, [&](size_t a, size_t b) { return like.strides()[a] > like.strides()[b]; });
+  // The stride of a dim with one element is that of the dim around it.
+  std::ranges::stable_sort(outer_first, [&](size_t a, size_t b) {
+    return like.strides()[a] != like.strides()[b] ? like.strides()[a] > like.strides()[b]
+                                                  : like.sizes()[a] != 1 && like.sizes()[b] == 1;
+  });
   Dims strides(sizes.size(), Dim::known(1));
   Dim elements = Dim::known(1);
   int64_t real_elements = 1;
@@ -297,7 +335,8 @@ std::optional<Dims> SymbolicFacts::strides_of(const Call& call, const Dims& size
     return std::nullopt;
   } else if (is_reshape) {
     const bool is_whole = *base->strides == contiguous_strides(*base->sizes, arithmetic);
-    strides = is_whole ? std::optional(contiguous_strides(sizes, arithmetic)) : std::nullopt;
+    strides = is_whole ? contiguous_strides(sizes, arithmetic)
+                       : strides_of_reshape(*base->sizes, *base->strides, sizes, arithmetic);
   } else if (is_one_of(call.node, {"aten::unsqueeze"}) && call.operands[1].as_known_integer()) {
     // The stride of the new dim is that of all that lies in the next one, which is no multiple of strides.
     const int64_t number = *call.operands[1].as_known_integer();

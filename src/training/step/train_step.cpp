@@ -185,15 +185,13 @@ class TrainStep::Impl {
       if (++calls_ == options_.accumulate()) {
         calls_ = 0;
         if (!result.is_updated) {
-          update(parameters.tensors);
+          update();
         }
       }
       return std::move(result.loss);
     } catch (...) {
       calls_ = 0;
-      for (const at::Tensor& parameter : parameters.tensors) {
-        parameter.mutable_grad() = at::Tensor();
-      }
+      optimizer_.zero_grad();
       throw;
     }
   }
@@ -359,7 +357,15 @@ class TrainStep::Impl {
     };
   }
 
-  void update(const std::vector<at::Tensor>& parameters) {
+  void update() {
+    std::vector<at::Tensor> parameters;  // also those that the model itself had require a gradient
+    for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        if (std::ranges::none_of(parameters, [&](const at::Tensor& other) { return other.is_same(parameter); })) {
+          parameters.push_back(parameter);
+        }
+      }
+    }
     if (options_.clip_norm()) {
       torch::nn::utils::clip_grad_norm_(parameters, *options_.clip_norm());
     }
