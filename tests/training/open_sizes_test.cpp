@@ -59,6 +59,20 @@ const std::vector<OpenModel> kModels = {
     {"vectors",
      "y = h + 0.01 * ((h.view(x.size(0), 2, 4) @ self.a_bias[:4]).sum() + (self.a_bias[:2] @ h.view(x.size(0), 2, "
      "4)).sum())"},
+    {"cross", "y = torch.cat([torch.linalg_cross(h[:, :3], x[:, :3] + 1), h[:, 3:]], 1)"},
+    {"length", "y = h / (1 + torch.norm(h, 2, 1, True))"},
+    {"deviation", "y = h / (1 + torch.std(h, 1, keepdim=True) + torch.var(h))", true, 8},
+    {"distances", "y = h + torch.exp(-torch.cdist(h, x)).sum(1, keepdim=True)"},
+    {"triangular",
+     "t = torch.eye(8) + self.b_weight.tril() * 0.1\n    y = torch.linalg_solve_triangular(t, h.t(), upper=False).t()"},
+    {"searched", "y = h + torch.searchsorted(torch.arange(8) * 0.2, h.detach()) * 0.01"},
+    {"permuted rows",
+     "q = h.view(x.size(0), 2, 4).transpose(1, 2)\n    y = torch.linear(q, self.a_weight[:2, :2], "
+     "self.a_bias[:2]).flatten(1)"},
+    {"einsum", "q = h.view(x.size(0), 2, 4)\n    y = torch.einsum('bij,bik->bjk', [q, q]).flatten(1)[:, :8]"},
+    {"outer",
+     "q = h.view(x.size(0), 2, 4)\n    y = torch.einsum('bi,bj,ijk->bk', [q.sum(2), q.sum(1), self.a_weight.view(2, 4, "
+     "8)])"},
     {"loop", "y = h\n    for i in range(x.size(0)):\n        y = torch.tanh(y)", false},
     {"row_loop", "r: List[Tensor] = []\n    for row in h:\n        r.append(row * 2)\n    y = torch.stack(r)", false},
     {"root", "y = h / float(x.size(0)) ** 0.5", false},
