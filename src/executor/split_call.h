@@ -22,8 +22,8 @@ struct CallParts {
 };
 
 // Splits a method after the last node of its body that is never recordable. Returns nothing if there is none, if nothing
-// follows it, or if the method assigns attributes. `rest` reads attributes and computes numbers again, so that sizes can stay
-// open.
+// follows it, or if the method assigns attributes. `rest` reads attributes and computes numbers again, so that sizes can
+// stay open.
 std::optional<CallParts> split_call(const Graph& graph);
 
 }  // namespace sconce

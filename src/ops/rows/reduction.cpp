@@ -53,8 +53,6 @@ chosen = restored(result, dim, keepdim, self.dim()) == self
 return ((restored(grad, dim, keepdim, self.dim()) * chosen) / torch.sum(chosen, dim, True),)
 )"},
       {.name = "aten::any", .overloads = {""}, .result = {.sizes = kScalarSizes}},
-      {.name = "aten::argmax"},
-      {.name = "aten::argmin"},
       {.name = "aten::argsort", .result = {.keeps_sizes = true}},
       {.name = "aten::cdist", .autocast = kFull, .result = {.dtypes = {kFloating}}},
       {.name = "aten::cosine_similarity", .autocast = kFull},
