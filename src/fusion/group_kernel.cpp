@@ -41,10 +41,11 @@ struct Nest {
 
 class GroupKernel final : public PreparedKernel {
  public:
-  GroupKernel(const NodeGroup& group, const NestBackend& backend) : group_(group), backend_(backend) {}
+  GroupKernel(const NodeGroup& group, const NestBackend& backend)
+      : group_(group), backend_(backend), kinds_(GroupShapes::kinds_of(group)) {}
 
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    const auto shapes = backend_.has_kernels() ? GroupShapes::of(group_, arguments) : std::nullopt;
+    const auto shapes = backend_.has_kernels() ? GroupShapes::of(group_, kinds_, arguments) : std::nullopt;
     why_not_ = NotPrepared::kOperandForm;
     if (!shapes) {
       return false;
@@ -63,7 +64,7 @@ class GroupKernel final : public PreparedKernel {
   // Programs depend on dtypes, ranks and which dimensions are broadcast. Loops depend on sizes and strides.
   bool prepare_again(const KernelArguments& arguments, KernelResults results) override {
     const auto shapes =
-        types_ == types_of(arguments) && is_of_default_dtype() ? GroupShapes::of(group_, arguments) : std::nullopt;
+        types_ == types_of(arguments) && is_of_default_dtype() ? GroupShapes::of(group_, kinds_, arguments) : std::nullopt;
     if (!shapes) {
       return false;
     }
@@ -366,6 +367,7 @@ class GroupKernel final : public PreparedKernel {
 
   const NodeGroup& group_;
   const NestBackend& backend_;
+  const std::vector<GroupShapes::NodeKind> kinds_;
   std::vector<Nest> nests_;
   std::vector<size_t> order_;  // in which nests run
   mutable WrittenMemory memory_;

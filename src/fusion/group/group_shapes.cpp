@@ -22,21 +22,40 @@ DimSet first_dims(size_t count) { return ~DimSet() >> (DimSet().size() - count);
 
 }  // namespace
 
-std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelArguments& arguments) {
-  GroupShapes shapes;
-  for (size_t i = 0; i < group.operands.size(); ++i) {
-    if (arguments.is_tensor(i)) {
-      const c10::IntArrayRef sizes = arguments.tensor(i).sizes();
-      shapes.shapes_[group.operands[i]] = {c10::DimVector(sizes.begin(), sizes.end()), std::nullopt, Rows::kWhole,
-                                           form_of(arguments.tensor(i)).strides, /*is_operand=*/true};
-    }
-  }
+std::vector<GroupShapes::NodeKind> GroupShapes::kinds_of(const NodeGroup& group) {
+  using Does = NodeKind::Does;
+  std::vector<NodeKind> kinds;
   for (const Node* node : group.nodes) {
     const bool is_view = is_index_view(*node) || node->opcode() == Opcode::kListUnpack;
-    if (!(is_view                  ? shapes.add_views(*node)
-          : may_copy(*node)        ? shapes.add_copy(*node)
-          : writes_in_place(*node) ? shapes.add_write(*node)
-                                   : shapes.add(*node))) {
+    const Does does = is_view                  ? Does::kView
+                      : may_copy(*node)        ? Does::kCopy
+                      : writes_in_place(*node) ? Does::kWrite
+                                               : Does::kCompute;
+    kinds.push_back({does, does == Does::kCompute ? result_form_of(node->op()) : ResultForm::kOperands});
+  }
+  return kinds;
+}
+
+std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, std::span<const NodeKind> kinds,
+                                           const KernelArguments& arguments) {
+  GroupShapes shapes;
+  shapes.shapes_.reserve(group.operands.size() + group.nodes.size());
+  for (size_t i = 0; i < group.operands.size(); ++i) {
+    if (arguments.is_tensor(i)) {
+      shapes.shapes_[group.operands[i]] = {.form = form_of(arguments.tensor(i)), .is_operand = true};
+    }
+  }
+  const auto add = [&](const Node& node, const NodeKind& kind) {
+    switch (kind.does) {
+      case NodeKind::Does::kCompute: return shapes.add(node, kind.form);
+      case NodeKind::Does::kWrite: return shapes.add_write(node);
+      case NodeKind::Does::kView: return shapes.add_views(node);
+      case NodeKind::Does::kCopy: return shapes.add_copy(node);
+    }
+    return false;
+  };
+  for (size_t i = 0; i < group.nodes.size(); ++i) {
+    if (!add(*group.nodes[i], kinds[i])) {
       return std::nullopt;
     }
   }
@@ -44,17 +63,20 @@ std::optional<GroupShapes> GroupShapes::of(const NodeGroup& group, const KernelA
 }
 
 // Adds the result of an operator that computes. Returns whether one kernel can.
-bool GroupShapes::add(const Node& node) {
+bool GroupShapes::add(const Node& node, ResultForm form) {
   auto shape = align_channels(node) ? shape_of(node) : std::nullopt;
   if (!shape) {
     return false;
   }
-  auto strides = may_reduce(node.op()) ? contiguous_form(shape->sizes).strides : strides_of_result(node);
-  // Loops over rows write contiguous results; dimensions of one element may have any stride.
-  if (!strides || (shape->space && !is_contiguous({shape->sizes, *strides}))) {
+  auto strides = may_reduce(node.op()) ? contiguous_form(shape->form.sizes).strides : strides_of_result(node, form);
+  if (!strides) {
     return false;
   }
-  shape->strides = std::move(*strides);
+  shape->form.strides = std::move(*strides);
+  // Loops over rows write contiguous results; dimensions of one element may have any stride.
+  if (shape->space && !is_contiguous(shape->form)) {
+    return false;
+  }
   shapes_[node.output()] = std::move(*shape);
   return true;
 }
@@ -63,10 +85,10 @@ bool GroupShapes::add(const Node& node) {
 bool GroupShapes::add_write(const Node& node) {
   const Shape& target = shapes_.at(node.input(0));
   auto shape = shape_of(node);
-  if (!shape || shape->space || shape->sizes != target.sizes || !has_places_of_its_own({target.sizes, target.strides})) {
+  if (!shape || shape->space || shape->form.sizes != target.form.sizes || !has_places_of_its_own(target.form)) {
     return false;
   }
-  shape->strides = target.strides;
+  shape->form.strides = target.form.strides;
   shapes_[node.output()] = std::move(*shape);
   return true;
 }
@@ -83,11 +105,11 @@ bool GroupShapes::add_views(const Node& node) {
       return false;
     }
     const Shape& base = shapes_.at(&viewed);
-    auto view = base.space ? std::nullopt : views_.of(*output, {base.sizes, base.strides});
+    auto view = base.space ? std::nullopt : views_.of(*output, base.form);
     if (!view) {
       return false;
     }
-    shapes_[output] = {std::move(view->form.sizes), std::nullopt, Rows::kWhole, std::move(view->form.strides)};
+    shapes_[output] = {.form = std::move(view->form)};
   }
   return true;
 }
@@ -95,18 +117,18 @@ bool GroupShapes::add_views(const Node& node) {
 // Adds a copy: its elements in their order, which may have other sizes.
 bool GroupShapes::add_copy(const Node& node) {
   const Shape& base = shapes_.at(node.input(0));
-  auto sizes = base.space ? std::nullopt : copied_sizes(node, {base.sizes, base.strides});
+  const auto sizes = base.space ? std::nullopt : copied_sizes(node, base.form);
   if (!sizes) {
     return false;
   }
-  c10::DimVector strides = contiguous_form(*sizes).strides;
-  shapes_[node.output()] = {std::move(*sizes), RowSpace{base.sizes}, Rows::kWhole, std::move(strides)};
+  Shape copy{.form = contiguous_form(*sizes), .space = RowSpace{base.form.sizes}};
+  shapes_[node.output()] = std::move(copy);
   return true;
 }
 
 c10::DimVector GroupShapes::written_strides(const Value& value) const {
   const Shape& shape = shapes_.at(&value);
-  return shape.space ? contiguous_form(shape.space->sizes).strides : shape.strides;
+  return shape.space ? contiguous_form(shape.space->sizes).strides : shape.form.strides;
 }
 
 std::optional<View> GroupShapes::viewed(const Value& value, std::span<const Value* const> views) const {
@@ -128,7 +150,7 @@ std::optional<View> GroupShapes::viewed(const Value& value, std::span<const Valu
 
 RowSpace GroupShapes::space_of(const Value& value) const {
   const Shape& shape = shapes_.at(&value);
-  return shape.space ? *shape.space : RowSpace{shape.sizes};
+  return shape.space ? *shape.space : RowSpace{shape.form.sizes};
 }
 
 // Aligns tensors with one element for each channel to the node's first operand. Returns false if they have another use that
@@ -139,22 +161,22 @@ bool GroupShapes::align_channels(const Node& node) {
     if (!is_of_channels(node.op(), i) || known == shapes_.end()) {
       continue;
     }
-    const c10::DimVector& input = shapes_.at(node.input(0)).sizes;
-    c10::DimVector& sizes = known->second.sizes;
+    const c10::DimVector& input = shapes_.at(node.input(0)).form.sizes;
+    c10::DimVector& sizes = known->second.form.sizes;
     if (input.size() < 2 || sizes.size() != 1 || sizes[0] != input[1] || !known->second.is_operand ||
         node.input(i)->uses().size() != 1) {
       return false;
     }
     sizes.resize(1);
     sizes.resize(input.size() - 1, 1);
-    known->second.strides.resize(sizes.size(), 0);
+    known->second.form.strides.resize(sizes.size(), 0);
   }
   return true;
 }
 
 // Returns the strides that LibTorch gives the result of a node that reduces nothing; nothing if they are not known.
-std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node) const {
-  std::vector<Form> forms;
+std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node, ResultForm kind) const {
+  c10::SmallVector<const Form*, 4> operands;
   bool has_number = false;
   bool has_channels = false;
   for (size_t i = 0; i < node.inputs().size(); ++i) {
@@ -163,21 +185,16 @@ std::optional<c10::DimVector> GroupShapes::strides_of_result(const Node& node) c
     } else if (is_of_channels(node.op(), i)) {
       has_channels = true;
     } else {
-      forms.push_back({known->second.sizes, known->second.strides});
+      operands.push_back(&known->second.form);
     }
   }
-  const ResultForm kind = result_form_of(node.op());
   if (kind == ResultForm::kSame) {
-    return forms.at(0).strides;
-  }
-  std::vector<const Form*> operands;
-  for (const Form& form : forms) {
-    operands.push_back(&form);
+    return operands[0]->strides;
   }
   if (kind == ResultForm::kReversedOperands) {
     std::ranges::reverse(operands);
   }
-  const auto form = pointwise_form(operands, has_number);
+  const auto form = pointwise_form({operands.data(), operands.size()}, has_number);
   // Norms of channels return images that are contiguous or channels-last.
   if (!form || (has_channels && !is_contiguous(*form) && !is_channels_last(*form))) {
     return std::nullopt;
@@ -195,18 +212,18 @@ std::optional<GroupShapes::Shape> GroupShapes::shape_of(const Node& node) const 
       continue;
     }
     const Shape& shape = known->second;
-    const auto together = broadcast_sizes(result.sizes, shape.sizes);
+    auto together = broadcast_sizes(result.form.sizes, shape.form.sizes);
     if (!together || (result.space && shape.space && *result.space != *shape.space)) {
       return std::nullopt;
     }
     if (needs_equal_operands(op_of_elements(node.op())) &&
-        (!is_dense({shape.sizes, shape.strides}) || (input != node.input(0) && result.sizes != shape.sizes))) {
+        (!is_dense(shape.form) || (input != node.input(0) && result.form.sizes != shape.form.sizes))) {
       return std::nullopt;
     }
-    result.sizes = *together;
+    result.form.sizes = std::move(*together);
     result.space = shape.space ? shape.space : result.space;
     has_dropped = has_dropped || shape.rows == Rows::kRowDropped;
-    has_other = has_other || (shape.rows != Rows::kRowDropped && !shape.sizes.empty());
+    has_other = has_other || (shape.rows != Rows::kRowDropped && !shape.form.sizes.empty());
   }
   if (may_reduce(node.op())) {
     return reduction(node);
@@ -221,18 +238,19 @@ std::optional<GroupShapes::Shape> GroupShapes::in_space(Shape result, bool has_d
   const size_t dropped = space.reduced_dims.count();
   // Where the first dimensions are gone, those that are left stand in their places.
   const bool are_first = space.reduced_dims == first_dims(dropped);
-  if (has_dropped && (!has_other || (are_first && result.sizes == c10::IntArrayRef(whole).slice(dropped)))) {
+  if (has_dropped && (!has_other || (are_first && result.form.sizes == c10::IntArrayRef(whole).slice(dropped)))) {
     result.rows = Rows::kRowDropped;
     return result;
   }
-  if ((has_dropped && !are_first) || result.sizes.size() != whole.size() || broadcast_sizes(result.sizes, whole) != whole) {
+  if ((has_dropped && !are_first) || result.form.sizes.size() != whole.size() ||
+      broadcast_sizes(result.form.sizes, whole) != whole) {
     return std::nullopt;
   }
-  if (result.sizes == whole) {
+  if (result.form.sizes == whole) {
     return result;
   }
   for (size_t dim = 0; dim < whole.size(); ++dim) {
-    if (result.sizes[dim] != (space.reduced_dims[dim] ? 1 : whole[dim])) {
+    if (result.form.sizes[dim] != (space.reduced_dims[dim] ? 1 : whole[dim])) {
       return std::nullopt;
     }
   }
@@ -242,16 +260,16 @@ std::optional<GroupShapes::Shape> GroupShapes::in_space(Shape result, bool has_d
 
 std::optional<GroupShapes::Shape> GroupShapes::reduction(const Node& node) const {
   const Shape& operand = shapes_.at(node.input(0));
-  const auto how = reduction_of(node, static_cast<int64_t>(operand.sizes.size()));
+  const auto how = reduction_of(node, static_cast<int64_t>(operand.form.sizes.size()));
   if (!how || how->dims.none()) {
     return std::nullopt;
   }
-  const RowSpace space{operand.sizes, how->dims};
+  const RowSpace space{operand.form.sizes, how->dims};
   if (operand.rows != Rows::kWhole || (operand.space && *operand.space != space)) {
     return std::nullopt;
   }
-  if (how->is_composed && is_contiguous({operand.sizes, operand.strides}) &&
-      operand.strides != contiguous_form(operand.sizes).strides) {
+  if (how->is_composed && is_contiguous(operand.form) &&
+      operand.form.strides != contiguous_form(operand.form.sizes).strides) {
     return std::nullopt;
   }
   // Weights have one element for each that is reduced. The operator rejects others, also those that broadcast. What is
@@ -269,14 +287,14 @@ std::optional<GroupShapes::Shape> GroupShapes::reduction(const Node& node) const
   }
   for (const Value* input : node.inputs().slice(1)) {
     const auto known = shapes_.find(input);
-    if (known != shapes_.end() && (known->second.sizes != reduced || known->second.space)) {
+    if (known != shapes_.end() && (known->second.form.sizes != reduced || known->second.space)) {
       return std::nullopt;
     }
   }
   switch (how->result) {
-    case Reduction::Result::kWhole: return Shape{operand.sizes, space, Rows::kWhole};
-    case Reduction::Result::kKept: return Shape{std::move(with_ones), space, Rows::kRowKept};
-    case Reduction::Result::kDropped: return Shape{std::move(kept), space, Rows::kRowDropped};
+    case Reduction::Result::kWhole: return Shape{{operand.form.sizes, {}}, space, Rows::kWhole};
+    case Reduction::Result::kKept: return Shape{{std::move(with_ones), {}}, space, Rows::kRowKept};
+    case Reduction::Result::kDropped: return Shape{{std::move(kept), {}}, space, Rows::kRowDropped};
   }
   return std::nullopt;
 }

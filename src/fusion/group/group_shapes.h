@@ -1,8 +1,10 @@
 // GroupShapes: sizes and strides of a group's values, and over which rows reductions run.
 #pragma once
 
+#include "base/flat_map.h"
 #include "fusion/group/views.h"
 #include "fusion/program/iteration.h"
+#include "fusion/program/operators.h"
 #include "fusion/program/tensor_form.h"
 #include "plan/prepared/group.h"
 
@@ -10,7 +12,7 @@
 
 #include <optional>
 #include <span>
-#include <unordered_map>
+#include <vector>
 
 namespace sconce {
 
@@ -24,15 +26,24 @@ struct RowSpace {
 
 class GroupShapes {
  public:
+  // What a node's operator does, which needs no sizes.
+  struct NodeKind {
+    enum class Does : uint8_t { kCompute, kWrite, kView, kCopy } does;
+    ResultForm form;
+  };
+  static std::vector<NodeKind> kinds_of(const NodeGroup& group);
+
   // Returns nothing if operands do not broadcast, or if one kernel cannot compute the reductions: they run over different
   // rows, or dimensions stand against each other that are not the same.
-  static std::optional<GroupShapes> of(const NodeGroup& group, const KernelArguments& arguments);
+  // `kinds`: of the group's nodes.
+  static std::optional<GroupShapes> of(const NodeGroup& group, std::span<const NodeKind> kinds,
+                                       const KernelArguments& arguments);
 
   // The sizes as which the kernel sees the value: a tensor of one element for each channel has dimensions of size 1 after
   // that of the channels.
-  const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).sizes; }
+  const c10::DimVector& sizes_of(const Value& value) const { return shapes_.at(&value).form.sizes; }
   // The strides that LibTorch gives a tensor of these sizes. Values that are computed of reductions are contiguous.
-  const c10::DimVector& strides_of(const Value& value) const { return shapes_.at(&value).strides; }
+  const c10::DimVector& strides_of(const Value& value) const { return shapes_.at(&value).form.strides; }
   // Returns the strides of a tensor with the sizes of the value's space, into which the kernel writes the value.
   c10::DimVector written_strides(const Value& value) const;
   // Returns the value as the views, one of the other, read it; nothing where one of them raises.
@@ -50,23 +61,22 @@ class GroupShapes {
     kRowDropped,  // the reduced dimensions are gone
   };
   struct Shape {
-    c10::DimVector sizes;
-    std::optional<RowSpace> space;
+    Form form;
+    std::optional<RowSpace> space = std::nullopt;
     Rows rows = Rows::kWhole;
-    c10::DimVector strides = {};
     bool is_operand = false;  // of the group
   };
-  bool add(const Node& node);
+  bool add(const Node& node, ResultForm form);
   bool add_write(const Node& node);
   bool add_views(const Node& node);
   bool add_copy(const Node& node);
   bool align_channels(const Node& node);
   std::optional<Shape> shape_of(const Node& node) const;
   static std::optional<Shape> in_space(Shape result, bool has_dropped, bool has_other);
-  std::optional<c10::DimVector> strides_of_result(const Node& node) const;
+  std::optional<c10::DimVector> strides_of_result(const Node& node, ResultForm kind) const;
   std::optional<Shape> reduction(const Node& node) const;
 
-  std::unordered_map<const Value*, Shape> shapes_;
+  FlatMap<const Value*, Shape> shapes_;
   mutable Views views_;
 };
 
