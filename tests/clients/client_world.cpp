@@ -438,9 +438,9 @@ void World::train_step(const Numbers& numbers, size_t index, Observed& observed)
   const at::Tensor x = rows(numbers[0], index);
   const at::Tensor target = rows((numbers[0] & 15) | 16, index + 1000);
   observed.tensors.emplace_back("the target", target);
+  observed.tensors.emplace_back("the argument", x);
   at::Tensor loss;
   if (by_sconce_) {
-    observed.tensors.emplace_back("the argument", x);
     loss = (*step_)({argument_of(x)}, {target});
   } else {
     const TrainOptions options = step_options(program_.options);
@@ -451,7 +451,6 @@ void World::train_step(const Numbers& numbers, size_t index, Observed& observed)
       const std::vector<at::Tensor> trained = parameters();
       TORCH_CHECK(std::any_of(trained.begin(), trained.end(), is_trained),
                   "the optimizer has no parameter that requires a gradient");
-      observed.tensors.emplace_back("the argument", x);
       const WithoutOptimization plain;
       loss = loss_of(first_of(script_.forward({argument_of(x)})), target);
       TORCH_CHECK(
