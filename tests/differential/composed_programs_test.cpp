@@ -248,6 +248,7 @@ const std::map<std::string, std::vector<std::string>>& rows_without_calls() {
        {"aten::_adaptive_avg_pool3d_backward",
         "aten::_prelu_kernel_backward",
         "aten::_cdist_backward",
+        "aten::_cdist_forward",
         "aten::_upsample_bicubic2d_aa_backward",
         "aten::_upsample_bilinear2d_aa_backward",
         "aten::_upsample_nearest_exact1d_backward",
