@@ -178,6 +178,11 @@ class OperatorFacts {
   }
 
   std::optional<std::vector<std::vector<Dim>>> sizes_by_rule() const {
+    // LibTorch's function of argmax forgets `keepdim`. A row's function takes precedence.
+    const bool has_function = !node_.op().result.sizes.empty();
+    if (auto sizes = has_function ? std::nullopt : sizes_of_reduced(node_, operands_)) {
+      return std::vector<std::vector<Dim>>(schema_.returns().size(), *sizes);
+    }
     if (auto sizes = evaluate_shape_function(node_.op(), operands_, arithmetic_)) {
       return sizes;
     }
@@ -186,9 +191,6 @@ class OperatorFacts {
     }
     if (auto sizes = sizes_of_indexed(node_, operands_, arithmetic_)) {
       return std::vector<std::vector<Dim>>{*sizes};
-    }
-    if (auto sizes = sizes_of_reduced(node_, operands_)) {
-      return std::vector<std::vector<Dim>>(schema_.returns().size(), *sizes);
     }
     const ResultRule& rule = node_.op().result;
     if (rule.keeps_sizes && !tensors_.empty() && tensors_[0]->sizes) {

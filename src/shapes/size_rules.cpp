@@ -157,9 +157,10 @@ std::optional<std::vector<Dim>> sizes_of_indexed(const Node& node, const Abstrac
 std::optional<std::vector<Dim>> sizes_of_reduced(const Node& node, const AbstractValues& operands) {
   const auto dim = node.op().argument_index("dim");
   const auto keepdim = node.op().argument_index("keepdim");
+  const auto is_tensor = [](const AbstractValue& operand) { return operand.as_tensor() != nullptr; };
   const TensorFacts* self = operands.empty() ? nullptr : operands[0].as_tensor();
   if (!dim || !keepdim || node.schema()->arguments()[0].name() != "self" || self == nullptr || !self->sizes ||
-      !operands[*keepdim].as_boolean()) {
+      std::ranges::count_if(operands, is_tensor) > 1 || !operands[*keepdim].as_boolean()) {
     return std::nullopt;
   }
   const size_t rank = self->sizes->size();

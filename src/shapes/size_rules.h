@@ -25,7 +25,7 @@ std::optional<std::vector<Dim>> sizes_of_indexed(const Node& node, const Abstrac
                                                  SizeArithmetic& arithmetic);
 
 // Returns the sizes of a tensor reduced along the argument `dim`, a number, numbers or None, with the argument `keepdim`.
-// Nothing for operators without both, or without numbers: some then reduce all dims, some none.
+// Nothing for operators without both or with other tensors, or for no numbers: some then reduce all dims, some none.
 std::optional<std::vector<Dim>> sizes_of_reduced(const Node& node, const AbstractValues& operands);
 
 // Returns the sizes of the parts into which a tensor is split along a dim of known size. The number of parts and their

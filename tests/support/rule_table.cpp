@@ -133,7 +133,7 @@ std::span<const RuleRow> rule_rows() {
       {"sigmoid", Dtypes::kFloating, {3}},
       {"log_sigmoid", Dtypes::kFloating, {3}},
       {"silu", Dtypes::kFloating, {3}},
-      {"gelu", Dtypes::kFloating, {.ulps = 3, .of_operand = true, .any_nan = true, .bfloat16_ulps = 2}},
+      {"gelu", Dtypes::kFloating, {.ulps = 3, .of_operand = true, .any_zero = true, .any_nan = true, .bfloat16_ulps = 2}},
       {"elu", Dtypes::kFloating, {3}},
       {"selu", Dtypes::kFloating, {3}},
       {"celu", Dtypes::kFloating, {3}},
