@@ -1,7 +1,6 @@
 // GroupShapes: sizes and strides of a group's values, and over which rows reductions run.
 #pragma once
 
-#include "base/flat_map.h"
 #include "fusion/group/views.h"
 #include "fusion/program/iteration.h"
 #include "fusion/program/operators.h"
@@ -12,6 +11,7 @@
 
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 namespace sconce {
@@ -76,7 +76,7 @@ class GroupShapes {
   std::optional<c10::DimVector> strides_of_result(const Node& node, ResultForm kind) const;
   std::optional<Shape> reduction(const Node& node) const;
 
-  FlatMap<const Value*, Shape> shapes_;
+  std::unordered_map<const Value*, Shape> shapes_;
   mutable Views views_;
 };
 
