@@ -100,8 +100,8 @@ std::unordered_set<const Value*> values_with_gradient(const Graph& graph, const 
 
 // Returns whether the graph writes the input, and only before a node that is differentiated reads it. Other nodes save
 // nothing for backward.
-bool is_written_before_it_is_saved(const Graph& graph, const Value& input, const std::vector<size_t>& differentiable) {
-  const std::unordered_set<const Value*> have_gradient = values_with_gradient(graph, differentiable);
+bool is_written_before_it_is_saved(const Graph& graph, const Value& input,
+                                   const std::unordered_set<const Value*>& have_gradient) {
   const auto has_gradient = [&](const Value* value) { return have_gradient.contains(&computed_value(*value)); };
   bool may_be_saved = false;
   bool is_written = false;
@@ -149,8 +149,9 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
                                                                                saved, backward_name, options));
   function->outputs = node.outputs().size();
   const Graph& subgraph = *graph_at(attr::kSubgraph);
+  const std::unordered_set<const Value*> have_gradient = values_with_gradient(subgraph, signature.inputs);
   for (size_t i = 0; i < signature.saved_inputs.size(); ++i) {
-    if (is_written_before_it_is_saved(subgraph, *subgraph.inputs()[signature.saved_inputs[i].position], signature.inputs)) {
+    if (is_written_before_it_is_saved(subgraph, *subgraph.inputs()[signature.saved_inputs[i].position], have_gradient)) {
       function->written_inputs.push_back(i);
     }
   }

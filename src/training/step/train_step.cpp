@@ -3,6 +3,7 @@
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
 #include "base/call_watch.h"
+#include "base/flat_map.h"
 #include "base/tensors_in.h"
 #include "ir/graph.h"
 #include "ir/memory_types.h"
@@ -357,11 +358,13 @@ class TrainStep::Impl {
     };
   }
 
-  void update() {
-    std::vector<at::Tensor> parameters;  // also those that the model itself had require a gradient
+  // Clips all gradients, those of parameters that the model itself had require a gradient as well.
+  void clip() {
+    std::vector<at::Tensor> parameters;
+    FlatSet<const c10::TensorImpl*> listed;
     for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
-        if (std::ranges::none_of(parameters, [&](const at::Tensor& other) { return other.is_same(parameter); })) {
+        if (listed.insert(parameter.unsafeGetTensorImpl()).second) {
           parameters.push_back(parameter);
         }
       }
@@ -371,6 +374,12 @@ class TrainStep::Impl {
     }
     if (options_.clip_value()) {
       torch::nn::utils::clip_grad_value_(parameters, *options_.clip_value());
+    }
+  }
+
+  void update() {
+    if (options_.clip_norm() || options_.clip_value()) {
+      clip();
     }
     update_.step();
     if (!options_.keep_gradients()) {
