@@ -17,6 +17,16 @@ def restored(reduced: Tensor, dim: Optional[List[int]], keepdim: bool, rank: int
                     reduced = reduced.unsqueeze(i)
     return reduced
 
+def batch_sizes(a: List[int], b: List[int]):
+    # The sizes to which the dimensions before the last two broadcast.
+    rank = max(len(a), len(b))
+    out: List[int] = []
+    for i in range(rank - 2):
+        of_a = a[i - rank + len(a)] if i - rank + len(a) >= 0 else 1
+        of_b = b[i - rank + len(b)] if i - rank + len(b) >= 0 else 1
+        out.append(of_b if of_a == 1 else of_a)
+    return out
+
 def factor(factors: Optional[List[float]], dim: int):
     return factors[dim] if factors is not None else None
 

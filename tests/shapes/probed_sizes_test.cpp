@@ -11,8 +11,6 @@ namespace {
 constexpr int64_t kRows = 1;
 constexpr int64_t kColumns = 2;
 
-// Returns the sizes of the results of the graph's last node. A size of `%x: Tensor(rows, columns)` in the text may be a
-// symbol.
 class ProbedSizes : public ::testing::Test {
  protected:
   ProbedSizes() : arithmetic_(kColumns) {

@@ -26,7 +26,7 @@ struct RowSpace {
 
 class GroupShapes {
  public:
-  // What a node's operator does, which needs no sizes.
+  // The part of a node's analysis that does not depend on sizes. A kernel computes it once.
   struct NodeKind {
     enum class Does : uint8_t { kCompute, kWrite, kView, kCopy } does;
     ResultForm form;

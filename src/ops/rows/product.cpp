@@ -36,17 +36,8 @@ def sizes(data: List[int], batch_sizes: List[int], hx: List[int], params: List[L
 
 constexpr std::string_view kSolutionSizes = R"(
 def sizes(self: List[int], B: List[int]):
-    rank = max(len(self), len(B))
-    out: List[int] = []
-    for i in range(rank - 2):
-        a = self[i - rank + len(self)] if i - rank + len(self) >= 0 else 1
-        b = B[i - rank + len(B)] if i - rank + len(B) >= 0 else 1
-        out.append(b if a == 1 else a)
-    out.append(B[-2])
-    out.append(B[-1])
-    return out
+    return batch_sizes(self, B) + B[-2:]
 )";
-
 }  // namespace
 
 std::span<const OpRow> product_rows() {

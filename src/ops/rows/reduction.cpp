@@ -6,17 +6,8 @@ namespace {
 
 constexpr std::string_view kDistanceSizes = R"(
 def sizes(x1: List[int], x2: List[int]):
-    rank = max(len(x1), len(x2))
-    out: List[int] = []
-    for i in range(rank - 2):
-        a = x1[i - rank + len(x1)] if i - rank + len(x1) >= 0 else 1
-        b = x2[i - rank + len(x2)] if i - rank + len(x2) >= 0 else 1
-        out.append(b if a == 1 else a)
-    out.append(x1[-2])
-    out.append(x2[-2])
-    return out
+    return batch_sizes(x1, x2) + [x1[-2], x2[-2]]
 )";
-
 constexpr std::string_view kSelectionBackward =
     "(torch.value_selecting_reduction_backward(grad0, dim, result1, self.size(), keepdim),)";
 constexpr std::string_view kExtremeBackward = R"(

@@ -58,8 +58,8 @@ Dims contiguous_strides(const Dims& sizes, SizeArithmetic& arithmetic) {
   return strides;
 }
 
-// Returns the strides of a view of other sizes, as LibTorch's computeStride finds them: dims of the base that lie without a
-// gap in memory are cut anew. Nothing if the symbols do not tell that they do.
+// Returns the strides of a view with other sizes. LibTorch's computeStride groups dims of the base that are contiguous with
+// each other; each group becomes one or more dims of the view. Returns nothing if the symbols do not prove the grouping.
 std::optional<Dims> strides_of_reshape(const Dims& base_sizes, const Dims& base_strides, const Dims& sizes,
                                        SizeArithmetic& arithmetic) {
   const auto at_least_one = [&](Dim dim) { return arithmetic.maximum(dim, Dim::known(1)); };
@@ -128,7 +128,7 @@ std::vector<std::vector<int64_t>> stride_factors(const Node& node, const std::ve
 std::optional<Dims> dense_strides(const Dims& sizes, const at::Tensor& like, SizeArithmetic& arithmetic) {
   std::vector<size_t> outer_first(sizes.size());
   std::iota(outer_first.begin(), outer_first.end(), size_t{0});
-  // The stride of a dim with one element is that of the dim around it.
+  // A dim with one element comes inside a longer dim with the same stride.
   std::ranges::stable_sort(outer_first, [&](size_t a, size_t b) {
     return like.strides()[a] != like.strides()[b] ? like.strides()[a] > like.strides()[b]
                                                   : like.sizes()[a] != 1 && like.sizes()[b] == 1;
