@@ -27,6 +27,19 @@ class GradientPaths {
 
   const Dependence& table(const Value* value) { return paths_of(value).pairs; }
 
+  std::vector<Dependence> shares() const {
+    std::vector<Dependence> shares(incoming_, Dependence(incoming_));
+    for (const Node* node : backward_.body().nodes()) {
+      const Dependence& sources = sources_.at(node);
+      for (size_t i = 0; i < incoming_ && reads_forward(*node); ++i) {
+        if (sources[i]) {
+          merge(shares[i], sources);
+        }
+      }
+    }
+    return shares;
+  }
+
  private:
   // The way on from a value: the outgoing gradients that it reaches, and the pairs (incoming, outgoing) on whose paths it
   // is.
@@ -53,6 +66,21 @@ class GradientPaths {
       }
     });
     return sources;
+  }
+
+  // Returns whether an operand is a tensor that depends on no gradient.
+  bool reads_forward(const Node& node) const {
+    if (node.opcode() == Opcode::kAdd || node.op().reads == Reads::kMetadata) {
+      return false;
+    }
+    bool reads = false;
+    for_each_operand(node, [&](const Value* operand) {
+      const bool is_gradient = operand->node() == backward_.body().param_node() && operand->offset() < incoming_;
+      const auto before = sources_.find(operand->node());
+      const bool depends = before != sources_.end() && std::ranges::find(before->second, true) != before->second.end();
+      reads = reads || (!is_gradient && !depends && operand->type()->kind() == c10::TypeKind::TensorType);
+    });
+    return reads;
   }
 
   // A node that gradients reach is on the path of each of them to each of its targets, and so are its operands. One that
@@ -99,6 +127,10 @@ std::vector<Dependence> gradient_paths(const Graph& backward, size_t incoming, s
     tables.push_back(paths.table(backward.inputs()[i]));
   }
   return tables;
+}
+
+std::vector<Dependence> gradients_that_share(const Graph& backward, size_t incoming) {
+  return GradientPaths(backward, incoming).shares();
 }
 
 }  // namespace sconce

@@ -16,4 +16,9 @@ namespace sconce {
 // outgoing gradients. Returns a table for each of the values: a row per incoming gradient, with a bit per outgoing one.
 std::vector<Dependence> gradient_paths(const Graph& backward, size_t incoming, size_t values);
 
+// Returns per incoming gradient which others meet it at a node that reads a tensor of forward: eager
+// execution frees that tensor when the first of them has come through. A sum is of gradients that come from several nodes,
+// which share nothing before it.
+std::vector<Dependence> gradients_that_share(const Graph& backward, size_t incoming);
+
 }  // namespace sconce

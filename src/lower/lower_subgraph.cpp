@@ -147,6 +147,13 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
       std::make_unique<BackwardPlans>(std::move(all_defined), BackwardLowering(graph_at(attr::kGeneralBackward),
                                                                                signature.differentiable_intermediates.size(),
                                                                                saved, backward_name, options));
+  function->shares = {{true}};
+  if (const size_t outputs = signature.outputs.size(); outputs > 1) {
+    const BackwardForm all{std::vector<Definedness>(outputs, Definedness::kAll)};
+    function->shares = gradients_that_share(
+        *specialize_backward(*graph_at(attr::kGeneralBackward), signature.differentiable_intermediates.size(), all),
+        outputs);
+  }
   function->outputs = node.outputs().size();
   const Graph& subgraph = *graph_at(attr::kSubgraph);
   const std::unordered_set<const Value*> have_gradient = values_with_gradient(subgraph, signature.inputs);

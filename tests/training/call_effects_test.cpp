@@ -443,6 +443,42 @@ TEST(CallEffects, RaiseWhereStatisticsAreWrittenAgain) {
   }
 }
 
+// A backward frees what the operators on its way have saved. A product by a number has saved nothing.
+TEST(CallEffects, RunBackwardAgainThroughOperatorsThatSaveNothing) {
+  const std::string shared = "    h = torch.linear(x, self.a_weight) * 1.5\n";
+  const auto twice = [](const c10::IValue& results) -> std::string {
+    const auto& both = results.toTupleRef().elements();
+    both[0].toTensor().sum().backward();
+    try {
+      both[1].toTensor().sum().backward();
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    }
+    return "";
+  };
+  for (const std::string& text : {
+           std::string("    h = x * 1.5 + 2.0\n    return h.pow(2), h.sin()\n"),
+           std::string(
+               "    h = (x * 1.5).t().contiguous()\n    return torch.linear(h.t(), self.a_weight).tanh(), h.exp()\n"),
+           std::string("    h = torch.tanh(x * 1.5)\n    return h.pow(2), h.sin()\n"),
+           shared + "    return h.pow(2), h.sin()\n",
+       }) {
+    RecordedPair pair(script(text));
+    for (int call = 0; call < 8; ++call) {
+      const at::Tensor x = at::randn({5, 8});
+      const at::Tensor our_x = x.clone().set_requires_grad(true);
+      const at::Tensor their_x = x.clone().set_requires_grad(true);
+      pair.clear_gradients();
+      EXPECT_EQ(twice(pair.ours({our_x})), twice(pair.theirs({their_x}))) << text << call;
+      EXPECT_TRUE(at::allclose(our_x.grad(), their_x.grad(), 1e-4, 1e-6)) << text << call;
+    }
+  }
+  RecordedPair pair(
+      script("    h = x * 1.5\n    g = torch.autograd.grad([h.pow(2).sum()], [x])[0]\n    assert g is not None\n"
+             "    return h + g.sum() * 0.1\n"));
+  expect_equal_uses(pair, [](const c10::IValue& result, const at::Tensor&) { result.toTensor().sum().backward(); });
+}
+
 // Runs of the recorded plan of that name.
 uint64_t runs_of(const RecordedPair& pair, const std::string& method) {
   uint64_t runs = 0;

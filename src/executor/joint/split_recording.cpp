@@ -174,8 +174,12 @@ class RecordingSplitter {
     if (all.empty()) {
       return;
     }
-    // A sum is of gradients that come from several nodes; what is computed of it is of one that they share.
-    for (size_t i = 0; i < all.size() && node.opcode() != Opcode::kAdd; ++i) {
+    // A sum is of gradients that come from several nodes; what is computed of it is of one that they share. It frees what
+    // it reads of forward.
+    const bool frees = node.opcode() != Opcode::kAdd && std::ranges::any_of(node.inputs(), [this](const Value* operand) {
+                         return operand->type()->kind() == c10::TypeKind::TensorType && !depends_.contains(operand);
+                       });
+    for (size_t i = 0; i < all.size() && frees; ++i) {
       for (size_t k = 0; k < all.size() && all[i]; ++k) {
         parts_.shares[i][k] = parts_.shares[i][k] || all[k];
       }

@@ -209,8 +209,21 @@ c10::IValue BackwardNode::unpack(const Saved& saved, size_t number, const Incomi
   return saved.tensor.unpack(is_output ? shared_from_this() : nullptr);
 }
 
-// Raises if the saved values are freed. Requires the lock.
-void BackwardNode::check_is_kept() const { TORCH_CHECK(!is_released_, torch::autograd::ERR_BACKWARD_TWICE); }
+// Returns whether a backward before has freed what backward of the output reads. Requires the lock.
+bool BackwardNode::is_lost(size_t output) const {
+  bool is_lost = false;
+  for (size_t other = 0; other < freed_.size(); ++other) {
+    is_lost = is_lost || (freed_[other] && (other == output || function_->shares[output][other]));
+  }
+  return is_lost;
+}
+
+// Raises if a backward before has freed what this one reads. Requires the lock.
+void BackwardNode::check_is_kept(const std::vector<bool>& is_defined) const {
+  for (size_t output = 0; output < is_defined.size(); ++output) {
+    TORCH_CHECK(!is_defined[output] || !is_lost(output), torch::autograd::ERR_BACKWARD_TWICE);
+  }
+}
 
 // Returns whether backward frees a tensor. Else it may run again, as in eager execution. Requires the lock.
 bool BackwardNode::frees_tensors() const {
@@ -245,17 +258,26 @@ void BackwardNode::push_saved(torch::jit::Stack& stack, const Incoming& incoming
     connect_intermediates(stack, first);
   }
   if (releases_) {
-    drop();
+    drop(incoming.is_defined);
   }
 }
 
-// Frees the saved values, unless a backward of backward may come through its node of intermediates. Requires the lock.
-void BackwardNode::drop() {
-  if (is_released_ || !frees_tensors()) {
+// Notes that backward of the outputs has run for the last time. Frees the saved values with the last output that read them,
+// unless a backward of backward may come through its node of intermediates. Requires the lock.
+void BackwardNode::drop(const std::vector<bool>& is_defined) {
+  if (!frees_tensors()) {
     return;
   }
-  is_released_ = true;
-  if (has_intermediates_node_) {
+  const size_t outputs = function_->signature.outputs.size();
+  bool is_kept = false;
+  freed_.resize(outputs);
+  for (size_t output = 0; output < outputs; ++output) {
+    freed_[output] = freed_[output] || is_defined[output];
+  }
+  for (size_t output = 0; output < outputs; ++output) {
+    is_kept = is_kept || !is_lost(output);
+  }
+  if (is_kept || has_intermediates_node_) {
     return;
   }
   for (std::vector<Saved>* saved : {&inputs_, &outputs_}) {
@@ -281,7 +303,9 @@ std::vector<c10::IValue> BackwardNode::saved_values() {
 
 void BackwardNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  drop();
+  if (!releases_) {  // otherwise `run` has freed what its gradients ran through
+    drop(std::vector<bool>(function_->signature.outputs.size(), true));
+  }
 }
 
 variable_list BackwardNode::apply(variable_list&& gradients) { return run(std::move(gradients), {}); }
@@ -325,7 +349,7 @@ variable_list BackwardNode::run(variable_list&& gradients, variable_list&& of_in
   }
   const bool comes_from_outputs = of_intermediates.empty();
   if (const std::lock_guard<std::mutex> lock(mutex_); comes_from_outputs) {
-    check_is_kept();
+    check_is_kept(is_defined);
   }
   if (is_recorded) {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -69,9 +69,10 @@ class BackwardNode final : public torch::autograd::Node {
   // Replaces the intermediates, from that place of the stack on, by functions of the operands.
   void connect_intermediates(torch::jit::Stack& stack, size_t first);
   void check_versions() const;
-  void check_is_kept() const;
+  bool is_lost(size_t output) const;
+  void check_is_kept(const std::vector<bool>& is_defined) const;
   bool frees_tensors() const;
-  void drop();
+  void drop(const std::vector<bool>& is_defined);
 
   const std::shared_ptr<const DifferentiableFunction> function_;
   // Per differentiable input. A view whose base came to require a gradient after the view was made requires one too, and
@@ -86,7 +87,7 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<Saved> outputs_;
   std::vector<c10::IValue> intermediates_;
   std::vector<int64_t> versions_;  // of the tensors in lists among the intermediates
-  bool is_released_ = false;
+  std::vector<bool> freed_;        // per differentiable output, once one is: whether its backward has run for the last time
   bool has_intermediates_node_ = false;
   bool releases_ = false;  // the values are not needed after this backward
 };

@@ -57,6 +57,8 @@ struct DifferentiableFunction {
   GradientSignature signature;
   // Saved inputs that the forward plan writes before it reads them: they are saved as they are then.
   std::vector<size_t> written_inputs;
+  // Per differentiable output: backward of which others frees what backward of it reads (gradients_that_share in analysis/).
+  std::vector<std::vector<bool>> shares;
   bool returns_of_blocks = false;  // outputs of branches and loops may be operands, or values that backward saves
   std::vector<bool> is_list;       // per differentiable output
 };
