@@ -402,5 +402,50 @@ def forward(self, x):
   EXPECT_GE(pair.recorded().by_plan, 4U);
 }
 
+// Each state is a result, and all later ones are computed from it.
+TEST(RecordedResults, AreAllStatesOfALoop) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    h = torch.zeros_like(x)
+    states = []
+    for t in range(6):
+        h = torch.tanh(torch.linear(x, self.a_weight, self.a_bias) + torch.cummax(torch.linear(h, self.b_weight), 1)[0])
+        states.append(h)
+    return states, (h > 0).sum()
+)");
+  const auto use = [](const c10::IValue& result, const at::Tensor& x) {
+    const std::vector<at::Tensor> states = result.toTupleRef().elements()[0].toTensorVector();
+    states[2].retain_grad();
+    (states[5].pow(2).sum() + states[2].sum() + states[0].exp().sum()).backward({}, /*retain_graph=*/true);
+    states[3].mean().backward();
+    x.mutable_grad() = x.grad() + states[2].grad();
+  };
+  expect_equal_uses(pair, use);
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
+// Both heads draw numbers, and read one tensor. The trunk reads a number from it, which is the same in each call.
+TEST(RecordedResults, AreHeadsOfOneTrunk) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    h = torch.dropout(h.t().contiguous(), 0.3, True)
+    n = (h == h).sum().item()
+    a = torch.dropout(torch.linear(h.t(), self.b_weight), 0.5, True) * float(n)
+    b = torch.batch_norm(h.t(), None, None, self.mean, self.var, True, 0.1, 1e-5, True)
+    return a, torch.dropout(b, 0.5, True) + self.b_bias, h.argmax(0)
+)",
+                    true);
+  for (const int used : {0, 1, 2}) {
+    expect_equal_uses(pair, [used](const c10::IValue& result, const at::Tensor&) {
+      const auto& elements = result.toTupleRef().elements();
+      const at::Tensor a = elements[0].toTensor().pow(2).sum();
+      const at::Tensor b = elements[1].toTensor().pow(2).sum();
+      (used == 0 ? a : used == 1 ? b : a + b).backward();
+    });
+  }
+  EXPECT_GE(pair.recorded().by_plan, 12U);
+}
+
 }  // namespace
 }  // namespace sconce::testing

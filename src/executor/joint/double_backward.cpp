@@ -9,6 +9,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <iterator>
+#include <span>
 #include <utility>
 
 namespace sconce {
@@ -31,14 +32,9 @@ Rerun::Rerun(const JointPlans& plans, torch::jit::Stack symbols, std::vector<at:
     given[position] = at::alias(given[position]);
     tensors.push_back(given[position]);
   }
-  const auto first_read = given.end() - static_cast<std::ptrdiff_t>(plans.cut.size());
-  for (auto tensor = first_read; tensor != given.end(); ++tensor) {
-    *tensor = at::alias(*tensor);
-    read.push_back(*tensor);
-  }
   torch::jit::Stack stack = std::move(symbols);
   stack.insert(stack.end(), std::make_move_iterator(given.begin()), std::make_move_iterator(given.end()));
-  plans.run_operators(stack);
+  plans.operators->run(stack);
   for (const size_t position : plans.differentiable_results) {
     results.push_back(stack[position].toTensor());
   }
@@ -69,7 +65,7 @@ variable_list Rerun::gradients(const variable_list& incoming, const std::vector<
 // The stack has an object without attributes, tensors of the call, gradients of its results, and which are wanted.
 DoubleBackward::DoubleBackward(const JointPlans& plans, const Options& options)
     : plans_(plans),
-      calls_(*plans.operators, {.name = plans.name + " (backward)", .gradients_end_at_arguments = true}, options) {}
+      calls_(*plans.operators->graph(), {.name = plans.name + " (backward)", .gradients_end_at_arguments = true}, options) {}
 
 variable_list DoubleBackward::run(const std::vector<at::Tensor>& tensors, const variable_list& incoming,
                                   const std::vector<size_t>& wanted) {
@@ -103,7 +99,7 @@ void DoubleBackward::run_by_operators(torch::jit::Stack& stack) const {
   for (const c10::IValue& tensor : c10::ArrayRef(stack).slice(1)) {
     tensors.push_back(tensor.toTensor());
   }
-  torch::jit::Stack symbols = plans_.symbols_of(tensors);
+  torch::jit::Stack symbols = symbols_of(plans_.pattern, std::span(tensors).first(plans_.arguments));
   for (const size_t position : plans_.written) {
     tensors[position] = tensors[position].clone();
   }

@@ -12,8 +12,8 @@ namespace sconce {
 
 // Forward of a recorded call, run again by its operators on tensors of a history of their own.
 struct Rerun {
-  // Runs forward. `tensors` are the tensors of the call, as they were before it, followed by one for each result of `cut`,
-  // which operators read in its place. Each gets a history of its own, so that gradients are those of this call alone.
+  // Runs forward. `tensors`: as they were before the call. Each that is differentiable gets a history of its own, so that
+  // gradients are those of this call alone.
   Rerun(const JointPlans& plans, torch::jit::Stack symbols, std::vector<at::Tensor> tensors);
 
   // Returns the gradients of the differentiable tensors, of which `wanted` are computed. `incoming`: of results, of which
@@ -23,7 +23,6 @@ struct Rerun {
 
   torch::autograd::variable_list tensors;  // differentiable ones
   torch::autograd::variable_list results;  // differentiable ones
-  torch::autograd::variable_list read;     // in the place of results of `cut`
 };
 
 // Backward of a recorded call under `create_graph`: from tensors and gradients of results to gradients of tensors. Runs
@@ -31,7 +30,7 @@ struct Rerun {
 // Thread-safe.
 class DoubleBackward {
  public:
-  // `plans` outlives this, has no results of `cut`, and draws no random numbers.
+  // `plans` outlives this, and draws no random numbers.
   DoubleBackward(const JointPlans& plans, const Options& options);
 
   // Requires grad mode. Returns the gradients of the differentiable tensors, of which `wanted` are computed. `tensors`: as

@@ -2,9 +2,7 @@
 
 #include "base/cpu_generator.h"
 #include "base/storage_of.h"
-#include "executor/joint/joint_result.h"
 #include "plan/autograd/alias_of.h"
-#include "trace/undone_writes.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
@@ -12,7 +10,6 @@
 #include <ATen/ops/sum.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -66,29 +63,12 @@ std::optional<std::vector<at::Tensor>> JointNode::run(std::shared_ptr<const Join
 }
 
 bool JointNode::run_forward(torch::jit::Stack& stack) const {
-  if (plans_->reads.empty()) {
-    plans_->forward->run(stack);
-    return true;
-  }
-  std::vector<at::Tensor> written;
-  for (const size_t position : plans_->written) {
-    written.push_back(tensors_[position]);
-  }
-  UndoneWrites undone(written);
-  if (!plans_->draws) {
-    undone.keep_generators();
-  }
-  try {
-    plans_->forward->run(stack);
-  } catch (const std::exception&) {
-    return false;  // where other numbers are read, the call may do something else; if not, it raises the same
-  }
+  plans_->forward->run(stack);
   const auto first = stack.begin() + static_cast<std::ptrdiff_t>(plans_->results);
   if (!std::equal(plans_->reads.begin(), plans_->reads.end(), first, is_same_number)) {
     return false;
   }
   stack.erase(first, first + static_cast<std::ptrdiff_t>(plans_->reads.size()));
-  undone.keep();
   return true;
 }
 
@@ -149,54 +129,10 @@ void JointNode::connect(const std::vector<at::Tensor>& differentiable) {
   for (const at::Tensor& result : differentiable) {
     add_input_metadata(result);
   }
-  if (differentiable.size() > 1) {
-    JointResult::connect(std::static_pointer_cast<JointNode>(shared_from_this()), differentiable, edges, *plans_);
-    return;
-  }
   set_next_edges(std::move(edges));
-  impl::set_gradient_edge(differentiable.front(), {shared_from_this(), 0});
-}
-
-JointNode::Backward& JointNode::current_backward() {
-  const int task = torch::autograd::get_current_graph_task_id();
-  const auto found = std::ranges::find_if(backwards_, [task](const Backward& backward) { return backward.task == task; });
-  if (found != backwards_.end()) {
-    return *found;
+  for (size_t i = 0; i < differentiable.size(); ++i) {
+    impl::set_gradient_edge(differentiable[i], {shared_from_this(), static_cast<uint32_t>(i)});
   }
-  // Others have ended, or other threads run them. Few do so at a time.
-  constexpr size_t kMaxBackwards = 4;
-  if (backwards_.size() == kMaxBackwards) {
-    backwards_.erase(backwards_.begin());
-  }
-  backwards_.push_back({task, variable_list(2 * plans_->differentiable_results.size()), {}});
-  return backwards_.back();
-}
-
-void JointNode::bring(size_t result, at::Tensor gradient, bool ends_at_results) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  Backward& backward = current_backward();
-  backward.gradients[result + (ends_at_results ? plans_->differentiable_results.size() : 0)] = std::move(gradient);
-  backward.computed.clear();
-}
-
-// The engine runs what was made last first: all results that a backward comes through have brought their gradients before
-// the first group takes any. So one run of the plan serves all groups. A thread numbers its nodes from zero: where another
-// thread than that of the call runs backward, a gradient may come later, and the plan runs again.
-variable_list JointNode::take(const JointPlans::Group& group, bool releases) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (const Backward& backward = current_backward(); backward.computed.empty() && has_defined(backward.gradients)) {
-    variable_list gradients = backward.gradients;
-    lock.unlock();
-    variable_list computed = run(std::move(gradients), releases);
-    lock.lock();
-    current_backward().computed = std::move(computed);
-  }
-  variable_list of_group(group.tensors.size());
-  variable_list& computed = current_backward().computed;
-  for (size_t i = 0; i < of_group.size() && !computed.empty(); ++i) {
-    of_group[i] = std::move(computed[group.tensors[i]]);
-  }
-  return of_group;
 }
 
 std::vector<bool> JointNode::are_defined(const variable_list& tensors) {
@@ -296,7 +232,9 @@ variable_list JointNode::run_with_zeros(const variable_list& gradients, const st
   return results;
 }
 
-variable_list JointNode::run_backward(variable_list&& gradients, bool releases) {
+variable_list JointNode::apply(variable_list&& gradients) {
+  const bool releases = releases_;
+  TORCH_CHECK(plans_->why_no_backward.empty(), plans_->why_no_backward);
   if (!has_defined(gradients)) {
     return variable_list(plans_->differentiable_tensors.size());
   }
@@ -317,29 +255,6 @@ variable_list JointNode::run_backward(variable_list&& gradients, bool releases) 
   }
   return results;
 }
-
-variable_list JointNode::run(variable_list&& gradients, bool releases) {
-  TORCH_CHECK(plans_->why_no_backward.empty(), plans_->why_no_backward);
-  const auto results = static_cast<std::ptrdiff_t>(plans_->differentiable_results.size());
-  const variable_list between(gradients.begin() + results, gradients.end());
-  const bool ends_at_results = has_defined(between);
-  gradients.resize(static_cast<size_t>(results));
-  if (!ends_at_results) {
-    return run_backward(std::move(gradients), releases);
-  }
-  variable_list sums = run_between_results(between);
-  if (has_defined(gradients)) {
-    const variable_list others = run_backward(std::move(gradients), releases);
-    for (size_t i = 0; i < sums.size(); ++i) {
-      sums[i] = !sums[i].defined() ? others[i] : others[i].defined() ? sums[i] + others[i] : sums[i];
-    }
-  } else if (const std::lock_guard<std::mutex> lock(mutex_); releases) {
-    release(are_defined(between));
-  }
-  return sums;
-}
-
-variable_list JointNode::apply(variable_list&& gradients) { return run(std::move(gradients), releases_); }
 
 void JointNode::release_variables() {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -15,15 +15,13 @@
 
 namespace sconce {
 
-struct Rerun;
-
-// Runs the backward plan of one call. Autograd outputs: one per differentiable tensor. Autograd inputs: one, of the result
-// that brings gradients. Where several do, the node is in no graph, and serves those of joint_result.h. Tensors that
-// backward reads carry autograd's version checks. Engine threads may call it at once.
+// Runs the backward plan of one call, or of a part of it. Autograd inputs: one per differentiable result, none of which is
+// computed from another. Autograd outputs: one per differentiable tensor. Tensors that backward reads carry autograd's
+// version checks. Engine threads may call it at once.
 class JointNode final : public torch::autograd::Node {
  public:
-  // Runs forward on the tensors, and returns the results with their history. Returns nothing, and leaves everything as it
-  // was, if the call reads other numbers than when it was recorded.
+  // Runs forward on the tensors, and returns the results with their history. Returns nothing if forward reads other numbers
+  // than when it was recorded: then only what it writes and draws has happened.
   static std::optional<std::vector<at::Tensor>> run(std::shared_ptr<const JointPlans> plans,
                                                     const std::vector<int64_t>& symbols, std::vector<at::Tensor> tensors);
 
@@ -32,36 +30,16 @@ class JointNode final : public torch::autograd::Node {
   void release_variables() override;
   void will_release_variables() override { releases_ = true; }
 
-  // Takes the gradient of a differentiable result in the backward that this thread runs. `ends_at_results`: it flows to no
-  // tensor through other results.
-  void bring(size_t result, at::Tensor gradient, bool ends_at_results);
-  // `node`: of the next differentiable result.
-  void add_node(std::weak_ptr<Node> node) { nodes_.push_back(std::move(node)); }
-  // Returns the gradients of the tensors of the group. Requires that the backward has brought what it brings to its results.
-  // `releases`: that backward frees what it runs through.
-  torch::autograd::variable_list take(const JointPlans::Group& group, bool releases);
-  // Returns what flows from a differentiable result with this gradient to others, by their numbers, and not through a third
-  // one. Runs forward again, by its operators.
-  torch::autograd::variable_list gradients_of_results(size_t result, const at::Tensor& gradient);
-
  private:
-  // A backward that has come to some of several results.
-  struct Backward {
-    int task = 0;                              // of the engine
-    torch::autograd::variable_list gradients;  // of results; then those that end at other results
-    torch::autograd::variable_list computed;   // of tensors; empty before they are
-  };
   explicit JointNode(std::shared_ptr<const JointPlans> plans) : plans_(std::move(plans)) {}
 
   static std::vector<bool> are_defined(const torch::autograd::variable_list& tensors);
 
   void connect_inputs();
-  // Returns false if what was recorded is not what the call does.
+  // Returns false if forward reads other numbers than when it was recorded.
   bool run_forward(torch::jit::Stack& stack) const;
   std::vector<at::Tensor> connect_results(torch::jit::Stack& results);
   void connect(const std::vector<at::Tensor>& differentiable);
-  // Requires the lock. Returns the backward that this thread runs.
-  Backward& current_backward();
   // Both require the lock.
   void check_is_kept(const std::vector<bool>& is_defined) const;
   void release(const std::vector<bool>& is_defined);
@@ -70,9 +48,6 @@ class JointNode final : public torch::autograd::Node {
   bool is_needed(size_t saved, const std::vector<bool>& is_defined) const;
   // Returns the gradients as backward was recorded with: defined, and with the strides of the results.
   std::vector<at::Tensor> as_recorded(torch::autograd::variable_list&& gradients) const;
-  // `gradients`: of results; then, where there are several, those that end at other results.
-  torch::autograd::variable_list run(torch::autograd::variable_list&& gradients, bool releases);
-  torch::autograd::variable_list run_backward(torch::autograd::variable_list&& gradients, bool releases);
   torch::autograd::variable_list run_plan_of_backward(const std::vector<at::Tensor>& gradients,
                                                       const std::vector<bool>& is_defined, bool releases);
   // The same by operators: in grad mode, with a history. `gradients`: as the engine brings them.
@@ -81,15 +56,8 @@ class JointNode final : public torch::autograd::Node {
                                                 const std::vector<bool>& is_defined, bool releases);
   torch::autograd::variable_list run_differentiably(const torch::autograd::variable_list& gradients,
                                                     const std::vector<bool>& is_defined);
-  // The same for gradients that end at other results.
-  torch::autograd::variable_list run_between_results(const torch::autograd::variable_list& gradients);
-  Rerun run_again(const std::vector<bool>& is_defined);
   // Checks versions. Returns the tensors of the call, as they were before it.
   std::vector<at::Tensor> tensors_before(const std::vector<bool>& is_defined);
-  // Returns the results of `cut`, with the history that the caller's have. Runs forward by its plan.
-  torch::autograd::variable_list results_to_read(std::vector<at::Tensor> tensors) const;
-  // Returns what flows from a result to others that it is computed from, by their numbers.
-  torch::autograd::variable_list flows_below(const Rerun& rerun, size_t result, const at::Tensor& gradient) const;
   // Returns the differentiable tensors of which the engine takes a gradient.
   std::vector<size_t> wanted_gradients() const;
 
@@ -97,7 +65,6 @@ class JointNode final : public torch::autograd::Node {
   std::vector<std::vector<int64_t>> strides_;  // of differentiable results
   at::Tensor random_state_;                    // before the run, if it draws random numbers
   std::vector<at::Tensor> written_;            // what tensors were before the run that writes them
-  std::vector<std::weak_ptr<Node>> nodes_;     // of differentiable results, where there are several
   std::mutex mutex_;                           // guards what follows
   std::vector<int64_t> symbols_;
   std::vector<at::Tensor> tensors_;
@@ -106,8 +73,7 @@ class JointNode final : public torch::autograd::Node {
   std::vector<int64_t> result_versions_;
   std::vector<c10::IValue> kept_;
   std::vector<bool> is_freed_;  // per differentiable result: a backward that frees has come from it
-  std::vector<Backward> backwards_;
-  bool releases_ = false;  // the values are not needed after this backward
+  bool releases_ = false;       // the values are not needed after this backward
 };
 
 }  // namespace sconce

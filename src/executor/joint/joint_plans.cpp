@@ -12,21 +12,21 @@ namespace sconce {
 JointPlans::JointPlans() = default;
 JointPlans::~JointPlans() = default;
 
-void JointPlans::run_operators(torch::jit::Stack& stack) const {
-  const std::string failure = "sconce cannot differentiate " + name + " twice";
+void OperatorGraph::run(torch::jit::Stack& stack) const {
+  const std::string failure = "sconce cannot differentiate " + name_ + " twice";
   const Tracer* tracer = TracingScope::current();
   const bool has_open_sizes = tracer != nullptr && tracer->symbols() > 0;
   std::call_once(has_open_sizes ? is_lowered_open_ : is_lowered_, [&] {
     std::unique_ptr<Plan>& plan = has_open_sizes ? plan_with_open_sizes_ : plan_;
-    plan = (has_open_sizes ? compile_with_open_sizes(operators, nullptr) : lower(operators)).value_or_throw(failure);
-    plan->set_name(name);
+    plan = (has_open_sizes ? compile_with_open_sizes(graph_, nullptr) : lower(graph_)).value_or_throw(failure);
+    plan->set_name(name_);
   });
   run_plan(has_open_sizes ? *plan_with_open_sizes_ : *plan_, stack, AutogradUse::kAll);
 }
 
-torch::jit::Stack JointPlans::symbols_of(std::span<const at::Tensor> tensors) const {
+torch::jit::Stack symbols_of(const SizePattern& pattern, std::span<const at::Tensor> arguments) {
   std::vector<c10::SymInt> sizes;  // in the order of TraceKeyParts::sizes
-  for (const at::Tensor& tensor : tensors.first(arguments)) {
+  for (const at::Tensor& tensor : arguments) {
     if (tensor.layout() != c10::kStrided) {
       continue;
     }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "executor/joint/joint_plans.h"
+#include "executor/joint/joint_recorder.h"
+#include "executor/joint/result_parts.h"
 #include "executor/plan_table.h"
 #include "trace/bound_tensors.h"
 #include "trace/call_arguments.h"
@@ -19,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -110,7 +113,7 @@ class JointTrace final : public PlanEntry {
   bool holds(const CallArguments& arguments) const;
   // Returns whether hooks would see gradients that the call computes by a backward of its own.
   bool has_hooks_within(const CallArguments& arguments) const;
-  bool is_ready() const override { return plans_ != nullptr && plans_->is_ready() && !reads_others(); }
+  bool is_ready() const override;
   void wait_for_compile() const override;
   void explain(std::vector<Explanation>& plans) const;
   // Whether the plans are faster than those that the method has without the recording.
@@ -120,32 +123,56 @@ class JointTrace final : public PlanEntry {
   std::optional<c10::IValue> run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const;
 
  private:
-  // Where a tensor of the result comes from: it is an argument itself, or forward returns it.
-  struct Returned {
-    bool is_argument;
-    size_t number;
+  // One for each autograd node of a call. Most calls have one part.
+  struct Part {
+    std::shared_ptr<JointPlans> plans;
+    // The part's tensors by their numbers among those of the call: arguments, captured ones, then what parts return.
+    std::vector<size_t> tensors;
+  };
+  // What a rehearsal has found.
+  struct Rehearsal {
+    JointRecording recording;           // of the whole call
+    std::vector<ResultPart> parts;      // none if the call is one part
+    std::vector<const Value*> results;  // of the tracer's graph
+    std::vector<size_t> marked;         // JointPlans
+    bool runs_backward = false;         // JointPlans
+    size_t symbols = 0;                 // the first inputs of the tracer's graph
   };
 
   JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
       : state_(module), structure_(arguments.values), trial_(is_tried) {}
-  // Runs the call and its backward on a tracer. Returns null, with a refusal in the tracer, if it cannot be replayed.
-  // `has_history`: an argument of the call has one through which gradients that the call computes may flow.
-  std::shared_ptr<JointPlans> run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method, Tracer& tracer);
+  // Runs the call and its backward on a tracer. Returns nothing, with a refusal in the tracer, if the call cannot be
+  // replayed. `has_history`: an argument has one through which gradients that the call computes may flow.
+  std::optional<Rehearsal> run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method, Tracer& tracer);
+  // Notes where the tensors of the call's result come from, as if the call were one part. Returns those that operators have
+  // computed. `arguments`: of the trace. `captured`: how many tensors it has captured.
+  std::vector<at::Tensor> collect_results(const std::vector<at::Tensor>& arguments, size_t captured);
+  // Makes the plans of a call that is one part. Sets `refusal` if the call cannot be replayed.
+  void add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer, const std::string& name,
+                 const Options& options);
+  // Makes the plans of a call whose results depend on each other, or on different tensors. Each part runs once more, by its
+  // operators, and is recorded with its backward. Sets `refusal` if the call cannot be replayed.
+  void add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const std::string& name, const Options& options);
+  // Adds a part, whose tensors the caller sets. Returns why later calls cannot repeat it; null if they can.
+  const char* add_part(const Rehearsal& rehearsal, JointRecording recording, const CallArguments& arguments,
+                       std::unique_ptr<Graph> recorded, std::span<const at::Tensor> given, const std::string& name,
+                       const Options& options);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
   bool reads_others() const { return misses_ > kMaxMisses && misses_ > runs / 2; }
-  // Adds the results to the tracer's graph, and their gradients.
-  std::shared_ptr<JointPlans> record_backward(Tracer& tracer, const std::vector<at::Tensor>& arguments);
-  void compile(Tracer& tracer, const CallArguments& arguments, std::shared_ptr<JointPlans> plans, const Options& options);
+  // Runs the parts on the tensors of a call, and adds what they return. Returns false if one reads other numbers than when
+  // it was recorded.
+  bool run_parts(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const;
+  // The same, and then leaves everything as it was.
+  bool run_undoably(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const;
 
   static constexpr uint64_t kMaxMisses = 3;
   mutable std::atomic<uint64_t> misses_{0};  // runs that were given up
   const ModuleState state_;
   const ArgumentStructure structure_;
-  const Node* last_of_forward_ = nullptr;  // of the tracer's graph, while there is one
-  c10::IValue result_;              // with tensors of the trace, until it has ended; then with others, which mean nothing
-  std::vector<Returned> returned_;  // per tensor of the result
+  c10::IValue result_;            // with tensors of the trace, until it has ended; then with others, which mean nothing
+  std::vector<size_t> returned_;  // per tensor of the result: its number among the tensors of the call
   BoundTensors captured_;
-  std::shared_ptr<JointPlans> plans_;
+  std::vector<Part> parts_;
   Trial trial_;
 };
 

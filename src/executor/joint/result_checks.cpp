@@ -3,14 +3,7 @@
 #include "base/storage_of.h"
 #include "trace/tracer.h"
 
-#include <torch/csrc/autograd/function.h>
-
 #include <algorithm>
-#include <cstdint>
-#include <map>
-#include <set>
-#include <unordered_set>
-#include <utility>
 
 namespace sconce {
 namespace {
@@ -91,35 +84,6 @@ const char* why_not_new(const std::vector<at::Tensor>& results, const std::vecto
     known.push_back(storage);
   }
   return nullptr;
-}
-
-std::vector<std::vector<size_t>> results_below(const std::vector<at::Tensor>& results) {
-  using AutogradNode = torch::autograd::Node;
-  std::map<std::pair<const AutogradNode*, uint32_t>, size_t> ends;
-  for (size_t i = 0; i < results.size(); ++i) {
-    ends.emplace(std::pair(results[i].grad_fn().get(), static_cast<uint32_t>(results[i].output_nr())), i);
-  }
-  std::vector<std::vector<size_t>> below(results.size());
-  for (size_t i = 0; i < results.size(); ++i) {
-    std::set<size_t> met;
-    std::unordered_set<const AutogradNode*> reached;
-    std::vector<const AutogradNode*> left = {results[i].grad_fn().get()};
-    while (!left.empty()) {
-      const AutogradNode* node = left.back();
-      left.pop_back();
-      if (node == nullptr || !reached.insert(node).second) {
-        continue;
-      }
-      for (const torch::autograd::Edge& edge : node->next_edges()) {
-        if (const auto end = ends.find({edge.function.get(), edge.input_nr}); end != ends.end()) {
-          met.insert(end->second);
-        }
-        left.push_back(edge.function.get());
-      }
-    }
-    below[i].assign(met.begin(), met.end());
-  }
-  return below;
 }
 
 }  // namespace sconce

@@ -15,7 +15,5 @@ bool is_plain(const c10::IValue& value);
 bool share_containers(const c10::IValue& value, const std::vector<c10::IValue>& others);
 // Returns why a result cannot be that of a plan, which returns dense tensors with memory of their own; null if all can.
 const char* why_not_new(const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& others);
-// Returns for each result which others autograd computes it from, directly or through more of them.
-std::vector<std::vector<size_t>> results_below(const std::vector<at::Tensor>& results);
 
 }  // namespace sconce

@@ -4,6 +4,7 @@
 #include "analysis/memory/memory_source.h"
 #include "analysis/nested_uses.h"
 #include "autodiff/select/roles.h"
+#include "executor/joint/graph_copy.h"
 
 #include <algorithm>
 #include <functional>
@@ -17,40 +18,14 @@ namespace {
 using Nodes = std::unordered_set<const Node*>;
 using Dependences = std::vector<bool>;  // per gradient of a result
 
-// Copies nodes of a graph to a new one.
-class GraphCopy {
- public:
-  void add_input(const Value& value) {
-    Value* input = graph_->add_input(value.name(), value.type());
-    if (value.facts() != nullptr) {
-      input->set_facts(*value.facts());
-    }
-    copies_[&value] = input;
-  }
-  void add_nodes(const Graph& from, const Nodes& nodes) {
-    for (const Node* node : from.body().nodes()) {
-      if (nodes.contains(node)) {
-        for_each_operand(*node, [this](Value* operand) { add_constant(*operand); });
-        graph_->copy_node(*node, graph_->body().return_node(), copies_);
-      }
+// Adds those of the nodes, in program order.
+void add_nodes(const Graph& from, const Nodes& nodes, GraphCopy& copy) {
+  for (const Node* node : from.body().nodes()) {
+    if (nodes.contains(node)) {
+      copy.add_node(*node);
     }
   }
-  void add_output(const Value& value) {
-    add_constant(value);
-    graph_->add_output(copies_.at(&value));
-  }
-  std::unique_ptr<Graph> take() { return std::move(graph_); }
-
- private:
-  void add_constant(const Value& value) {
-    if (value.constant() != nullptr && !copies_.contains(&value)) {
-      graph_->copy_node(*value.node(), graph_->body().return_node(), copies_);
-    }
-  }
-
-  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
-  ValueMap copies_;
-};
+}
 
 class RecordingSplitter {
  public:
@@ -218,7 +193,7 @@ class RecordingSplitter {
         backward.add_input(*inputs[i]);
       }
     }
-    forward.add_nodes(graph_, ran_forward_);
+    add_nodes(graph_, ran_forward_, forward);
     for (const Value* output : graph_.outputs().slice(0, outputs_)) {
       forward.add_output(*output);
     }
@@ -246,7 +221,7 @@ class RecordingSplitter {
         }
       }
     }
-    backward.add_nodes(graph_, backward_);
+    add_nodes(graph_, backward_, backward);
     for (const Value* gradient : gradients()) {
       backward.add_output(*gradient);
     }

@@ -1,7 +1,6 @@
 #include "training/backward/walk.h"
 
 #include "executor/joint/joint_node.h"
-#include "executor/joint/joint_result.h"
 #include "plan/autograd/backward_node.h"
 #include "trace/trace_key.h"
 #include "trace/tracer.h"
@@ -36,8 +35,7 @@ NodeClass find_class(const AutogradNode& node) {
     return NodeClass::kLeaf;
   }
   if (dynamic_cast<const BackwardNode*>(&node) != nullptr || dynamic_cast<const IntermediatesNode*>(&node) != nullptr ||
-      dynamic_cast<const JointNode*>(&node) != nullptr || dynamic_cast<const JointResult*>(&node) != nullptr ||
-      dynamic_cast<const JointInputs*>(&node) != nullptr) {
+      dynamic_cast<const JointNode*>(&node) != nullptr) {
     return NodeClass::kOwn;
   }
   // The formula of a torch::autograd::Function is code of the user's, which need not be operators alone. The mangled name
