@@ -251,7 +251,7 @@ Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const Ca
   given.no_symbol_is_one = true;
   given.examples = sizes.examples;
   for (size_t i = 0; i < sizes.inputs.size(); ++i) {
-    given.values.emplace(graph->inputs()[i], AbstractValue::integer(Dim::symbol(sizes.inputs[i])));
+    given.values.emplace(graph->inputs()[sizes.first + i], AbstractValue::integer(Dim::symbol(sizes.inputs[i])));
   }
   specializing_passes(*graph, given, settings, compiled.gradients, runner);
   runner.run("remove_layout_changes", remove_layout_changes_of_outputs, *graph);

@@ -86,7 +86,8 @@ struct CapturedSizes {
   // Returns all symbols, of which a tracer makes the first inputs of its graph.
   static CapturedSizes of(const SymbolicSizes& sizes);
 
-  std::vector<int64_t> inputs;                    // the graph's first inputs are integers: these symbols
+  size_t first = 0;                               // the position of the first symbol among the graph's inputs
+  std::vector<int64_t> inputs;                    // integers, one after the other: these symbols
   std::unordered_map<int64_t, int64_t> examples;  // symbol -> a size that it stood for
 };
 

@@ -124,7 +124,7 @@ DifferentiableExplanation explain_function(const DifferentiableFunction& functio
   explanation.saved_inputs = function.signature.saved_inputs.size();
   explanation.saved_outputs = function.signature.saved_outputs.size();
   explanation.saved_intermediates = function.signature.intermediates;
-  for (const Plan* plan : {static_cast<const Plan*>(function.forward.get()), &function.backward->all_defined()}) {
+  for (const Plan* plan : {static_cast<const Plan*>(function.forward.get()), function.all_defined.get()}) {
     PlanExplanation& each = explanation.plans.emplace_back();
     each.tier = Tier::kRanks;
     explain_plan(*plan, each, explanation.source);

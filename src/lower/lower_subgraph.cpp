@@ -15,6 +15,7 @@
 #include "passes/simplify/simplify.h"
 #include "plan/autograd/differentiable_function.h"
 #include "plan/recorded/recorded_step.h"
+#include "plan/run_plan.h"
 
 #include <algorithm>
 #include <string>
@@ -38,6 +39,12 @@ std::string autograd_name(const Node& node) {
   const size_t digits = line + 5;
   return "SconceBackward(" + file.substr(file.rfind('/') + 1) + ":" +
          frames.substr(digits, frames.find_first_not_of("0123456789", digits) - digits) + ")";
+}
+
+std::function<void(torch::jit::Stack&)> run_of(std::shared_ptr<const Plan> plan) {
+  return [plan = std::move(plan)](torch::jit::Stack& stack) {
+    run_plan(*plan, stack, c10::GradMode::is_enabled() ? AutogradUse::kAll : AutogradUse::kNone);
+  };
 }
 
 // Makes the plans of backward for the forms of runs that have none yet.
@@ -66,7 +73,7 @@ class BackwardLowering {
     auto plan = lower(std::move(graph), nullptr, nullptr, options_);
     TORCH_CHECK(plan, "backward of these gradients cannot run: ", plan ? std::string() : plan.refusal().reason);
     (*plan)->set_name(form.records ? name_of_double_backward(name_) : name_);
-    made.plan = std::move(*plan);
+    made.run = run_of(std::move(*plan));
     return made;
   }
 
@@ -137,7 +144,8 @@ Expected<std::shared_ptr<const DifferentiableFunction>> lower_differentiable(con
   (*backward)->set_name(backward_name);
   function->signature = gradient_signature(node);
   const GradientSignature& signature = function->signature;
-  BackwardPlan all_defined{std::move(*backward), {}};
+  function->all_defined = std::move(*backward);
+  BackwardPlan all_defined{run_of(function->all_defined), {}};
   for (const auto* saved : {&signature.saved_inputs, &signature.saved_outputs}) {
     std::transform(saved->begin(), saved->end(), std::back_inserter(all_defined.saved_paths),
                    [](const GradientSignature::Saved& each) { return each.paths; });

@@ -15,8 +15,8 @@
 namespace sconce {
 namespace {
 
-using testing::graph_of;
 using ::testing::ElementsAre;
+using testing::graph_of;
 using ::testing::HasSubstr;
 
 // Returns the parts of a graph, all of whose tensor outputs bring gradients but the last `others`. The first input is an

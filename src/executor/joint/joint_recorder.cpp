@@ -3,7 +3,8 @@
 #include "analysis/effects.h"
 #include "analysis/memory/memory_source.h"
 #include "base/storage_of.h"
-#include "executor/joint/double_backward.h"
+#include "executor/joint/recorded_forms.h"
+#include "executor/joint/rerun_backward.h"
 #include "executor/joint/split_recording.h"
 #include "trace/history.h"
 
@@ -12,6 +13,9 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
+#include <iterator>
+#include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -56,7 +60,7 @@ bool has_freed_history(const at::Tensor& result, const std::vector<at::Tensor>& 
 }
 
 // Notes which tensors forward writes, and whether it draws random numbers.
-void note_effects(const Graph& forward, size_t symbols, JointPlans& plans) {
+void note_effects(const Graph& forward, size_t symbols, RecordedPart& plans) {
   for_each_node(forward.body(), [&](const Node* node) {
     plans.draws = plans.draws || effects_of(*node).random;
     for (size_t i = 0; i < node->inputs().size(); ++i) {
@@ -82,28 +86,28 @@ void remove_detaches(Graph& graph) {
   });
 }
 
-// Returns why a later call cannot repeat what the recorded one writes; null if it can. `tensors`: of the call.
-const char* why_not_repeated(const JointPlans& plans, std::span<const at::Tensor> tensors) {
-  if (!plans.written.empty() && plans.written.front() < plans.arguments) {
+// Returns why a later call cannot repeat what the recorded one writes; null if it can. `given`: the call's tensors.
+const char* why_not_repeated(const RecordedPart& part, const std::vector<size_t>& differentiable,
+                             std::span<const at::Tensor> given, size_t arguments) {
+  if (!part.written.empty() && part.written.front() < arguments) {
     return "it writes an argument";
   }
   // Backward of backward runs forward again, on what was written as it was before.
   const auto is_written = [&](size_t tensor) {
-    return std::ranges::any_of(plans.written,
-                               [&](size_t written) { return storage_of(tensors[written]) == storage_of(tensors[tensor]); });
+    return std::ranges::any_of(part.written,
+                               [&](size_t written) { return storage_of(given[written]) == storage_of(given[tensor]); });
   };
-  return std::ranges::any_of(plans.differentiable_tensors, is_written) ? "it writes a tensor that requires a gradient"
-                                                                       : nullptr;
+  return std::ranges::any_of(differentiable, is_written) ? "it writes a tensor that requires a gradient" : nullptr;
 }
 
 // Records the gradients of the tensors, and adds them to the tracer's graph.
 void differentiate_results(Tracer& tracer, const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& tensors,
-                           JointPlans& plans) {
+                           JointRecording& recording) {
   std::vector<at::Tensor> differentiable;
   std::vector<at::Tensor> incoming;
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].requires_grad()) {
-      plans.differentiable_results.push_back(i);
+      recording.differentiable_results.push_back(i);
       differentiable.push_back(results[i]);
       incoming.push_back(tracer.add_gradient(results[i]));
     }
@@ -122,11 +126,11 @@ void differentiate_results(Tracer& tracer, const std::vector<at::Tensor>& result
     gradients = gradients_of(differentiable, inputs, incoming);
   } catch (const std::exception& error) {
     // The caller's backward raises this, too, if there is one.
-    plans.why_no_backward = message_of(error);
+    recording.why_no_backward = message_of(error);
     if (!std::ranges::all_of(differentiable, [&](const at::Tensor& result) { return has_freed_history(result, inputs); })) {
-      tracer.refuse("backward raises: " + plans.why_no_backward);
+      tracer.refuse("backward raises: " + recording.why_no_backward);
     }
-    plans.differentiable_tensors = positions;
+    recording.differentiable_tensors = positions;
     return;
   }
   // These gradients nobody has, but backward computes them and may raise, where autograd::grad does not.
@@ -136,35 +140,109 @@ void differentiate_results(Tracer& tracer, const std::vector<at::Tensor>& result
   }
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) {
-      plans.differentiable_tensors.push_back(positions[i]);
+      recording.differentiable_tensors.push_back(positions[i]);
       tracer.add_output(gradients[i]);
     }
   }
+}
+
+// Makes the plans of backward where some results have no gradient. Copies share what is made.
+class FormPlans {
+ public:
+  FormPlans(std::unique_ptr<const Graph> backward, std::vector<std::vector<bool>> paths, std::string name, Options options,
+            CapturedSizes sizes)
+      : state_(std::make_shared<State>(std::move(backward), std::move(paths), std::move(name), std::move(options),
+                                       std::move(sizes))) {}
+
+  BackwardPlan operator()(const BackwardForm& form) const {
+    if (form.records) {
+      return {};
+    }
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    auto found = std::ranges::find(state_->graphs, form.gradients, &Known::gradients);
+    if (found == state_->graphs.end()) {
+      std::unique_ptr<Graph> graph = backward_of_form(*state_->backward, form.gradients);
+      auto traced =
+          graph != nullptr ? TracedGraph::make(std::move(graph), state_->name, state_->options, state_->sizes) : nullptr;
+      found = state_->graphs.insert(state_->graphs.end(), {form.gradients, std::move(traced)});
+    }
+    if (found->graph == nullptr || !found->graph->is_ready()) {
+      return {};
+    }
+    return {[graph = found->graph](torch::jit::Stack& stack) { graph->run(stack); }, state_->paths};
+  }
+
+ private:
+  struct Known {
+    std::vector<Definedness> gradients;
+    std::shared_ptr<TracedGraph> graph;  // null if the form has none
+  };
+  struct State {
+    std::unique_ptr<const Graph> backward;
+    std::vector<std::vector<bool>> paths;
+    std::string name;
+    Options options;
+    CapturedSizes sizes;
+    std::mutex mutex;  // guards what follows
+    std::vector<Known> graphs;
+  };
+  const std::shared_ptr<State> state_;
+};
+
+// Returns the signature of a part whose operands are the symbols, then the tensors.
+GradientSignature signature_of(const JointRecording& recording, const RecordingParts& parts, size_t symbols) {
+  GradientSignature signature;
+  for (const size_t number : recording.differentiable_tensors) {
+    signature.inputs.push_back(symbols + number);
+  }
+  const size_t inputs = signature.inputs.size();
+  for (size_t i = 0; i < recording.differentiable_results.size(); ++i) {
+    std::vector<bool> reaches(inputs, true);  // if backward raises
+    if (recording.why_no_backward.empty()) {
+      reaches = parts.reaches[i];
+    }
+    signature.outputs.push_back({recording.differentiable_results[i], std::move(reaches), std::nullopt});
+  }
+  const auto paths_of = [&](std::optional<size_t> saved) {
+    std::vector<bool> paths;
+    for (const std::vector<bool>& needs : parts.needs) {
+      paths.insert(paths.end(), inputs, saved && needs[*saved]);
+    }
+    return paths;
+  };
+  for (size_t i = 0; i < symbols; ++i) {
+    signature.saved_inputs.push_back({i, paths_of(std::nullopt)});
+  }
+  size_t saved = 0;
+  for (const size_t number : parts.saved_inputs) {
+    signature.saved_inputs.push_back({symbols + number, paths_of(saved++)});
+  }
+  for (const size_t number : parts.saved_outputs) {
+    signature.saved_outputs.push_back({number, paths_of(saved++)});
+  }
+  return signature;
 }
 
 }  // namespace
 
 JointRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& results,
                                 const std::vector<at::Tensor>& tensors) {
-  JointRecording recording{std::make_shared<JointPlans>(), tracer.graph().body().last()};
+  JointRecording recording{.last_of_forward = tracer.graph().body().last(), .results = results.size()};
   if (tracer.graph().node_count() > kMaxOperators) {
     tracer.refuse("it runs more than " + std::to_string(kMaxOperators) + " operators");
     return recording;
   }
   tracer.detach_without_gradients(false);
-  JointPlans& plans = *recording.plans;
-  plans.results = results.size();
   for (const at::Tensor& result : results) {
     tracer.add_output(result);
   }
-  const size_t reads = tracer.reads().size();
   for (const Tracer::Read& read : tracer.reads()) {
     tracer.graph().add_output(read.value);
-    plans.reads.push_back(read.number);
+    recording.reads.push_back(read.number);
   }
   const size_t captured = tracer.captured().size();
-  differentiate_results(tracer, results, tensors, plans);
-  if (tracer.reads().size() != reads) {
+  differentiate_results(tracer, results, tensors, recording);
+  if (tracer.reads().size() != recording.reads.size()) {
     tracer.refuse("backward reads a number from a tensor");
   }
   if (tracer.captured().size() != captured) {
@@ -173,43 +251,60 @@ JointRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& r
   return recording;
 }
 
-const char* compile_recording(JointRecording recording, std::unique_ptr<Graph> recorded, size_t symbols,
-                              std::span<const at::Tensor> given, const SymbolicSizes* guards, const Options& options) {
-  const std::shared_ptr<JointPlans> plans = std::move(recording.plans);
-  RecordingParts parts =
-      split_recording(*recorded, symbols, given.size(), plans->results + plans->reads.size(), recording.last_of_forward);
-  plans->needs = std::move(parts.needs);
-  plans->saved_tensors = std::move(parts.saved_inputs);
-  plans->saved_results = std::move(parts.saved_outputs);
-  plans->reaches = std::move(parts.reaches);
-  plans->shares = std::move(parts.shares);
-  if (!plans->why_no_backward.empty()) {
-    plans->reaches.assign(plans->differentiable_results.size(),
-                          std::vector<bool>(plans->differentiable_tensors.size(), true));
+Expected<std::shared_ptr<RecordedPart>> compile_recording(JointRecording recording, std::unique_ptr<Graph> recorded,
+                                                          std::span<const at::Tensor> given, const RecordedCall& call) {
+  auto part = std::make_shared<RecordedPart>();
+  part->results = recording.results;
+  RecordingParts parts = split_recording(*recorded, call.symbols, given.size(), recording.results + recording.reads.size(),
+                                         recording.last_of_forward);
+  note_effects(*parts.forward, call.symbols, *part);
+  if (const char* reason = why_not_repeated(*part, recording.differentiable_tensors, given, call.arguments)) {
+    return Refusal::because(reason);
   }
-  note_effects(*parts.forward, symbols, *plans);
-  if (const char* reason = why_not_repeated(*plans, given)) {
-    return reason;
+  const std::string name = call.name + " (recorded backward)";
+  CapturedSizes sizes = call.guards != nullptr ? CapturedSizes::of(*call.guards) : CapturedSizes();
+  if (!recording.differentiable_results.empty()) {
+    auto function = std::make_shared<DifferentiableFunction>();
+    function->name = call.name;
+    function->outputs = recording.results;
+    function->signature = signature_of(recording, parts, call.symbols);
+    function->signature.intermediates = parts.forward->outputs().size() - recording.results - recording.reads.size();
+    function->shares = parts.shares;
+    function->is_list.resize(recording.differentiable_results.size());
+    function->is_recorded = true;
+    function->why_no_backward = recording.why_no_backward;
+    auto rerun = std::make_unique<RerunBackward>(parts.forward->clone(),
+                                                 RerunBackward::Form{.name = call.name,
+                                                                     .symbols = call.symbols,
+                                                                     .pattern = call.pattern,
+                                                                     .arguments = call.arguments,
+                                                                     .inputs = recording.differentiable_tensors,
+                                                                     .outputs = recording.differentiable_results,
+                                                                     .written = part->written,
+                                                                     .draws = part->draws},
+                                                 call.options);
+    part->rerun = rerun.get();
+    function->operators = std::move(rerun);
+    remove_detaches(*parts.backward);
+    std::vector<std::vector<bool>> paths;
+    for (const auto* saved : {&function->signature.saved_inputs, &function->signature.saved_outputs}) {
+      std::ranges::transform(*saved, std::back_inserter(paths), &GradientSignature::Saved::paths);
+    }
+    BackwardPlan all_defined{{}, paths};
+    CapturedSizes after_gradients = sizes;
+    after_gradients.first = recording.differentiable_results.size();
+    FormPlans forms(parts.backward->clone(), std::move(paths), name, call.options, after_gradients);
+    if (recording.why_no_backward.empty()) {
+      part->backward = TracedGraph::make(std::move(parts.backward), name, call.options, std::move(after_gradients));
+      all_defined.run = [graph = part->backward](torch::jit::Stack& stack) { graph->run(stack); };
+    }
+    function->backward = std::make_unique<BackwardPlans>(std::move(all_defined), std::move(forms));
+    part->function = std::move(function);
   }
-  plans->operators = std::make_unique<OperatorGraph>(parts.forward->clone(), plans->name);
-  for (const Value* input : plans->operators->graph()->inputs().slice(symbols, given.size())) {
-    plans->read.push_back(!input->uses().empty());
-  }
-  const auto is_kept_tensor = [](const Value* output) { return output->type()->kind() == c10::TypeKind::TensorType; };
-  plans->frees_tensors =
-      !plans->saved_tensors.empty() || !plans->saved_results.empty() ||
-      std::ranges::any_of(parts.forward->outputs().slice(plans->results + plans->reads.size()), is_kept_tensor);
-  const CapturedSizes sizes = guards != nullptr ? CapturedSizes::of(*guards) : CapturedSizes();
+  part->reads = std::move(recording.reads);
   remove_detaches(*parts.forward);
-  remove_detaches(*parts.backward);
-  plans->forward = TracedGraph::make(std::move(parts.forward), plans->name + " (recorded)", options, sizes);
-  if (!plans->differentiable_results.empty() && plans->why_no_backward.empty()) {
-    plans->backward = TracedGraph::make(std::move(parts.backward), plans->name + " (recorded backward)", options, sizes);
-  }
-  if (!plans->draws) {
-    plans->double_backward = std::make_unique<DoubleBackward>(*plans, options);
-  }
-  return nullptr;
+  part->forward = TracedGraph::make(std::move(parts.forward), call.name + " (recorded)", call.options, std::move(sizes));
+  return part;
 }
 
 }  // namespace sconce

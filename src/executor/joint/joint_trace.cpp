@@ -1,8 +1,7 @@
 #include "executor/joint/joint_trace.h"
 
 #include "base/tensors_in.h"
-#include "executor/joint/double_backward.h"
-#include "executor/joint/joint_node.h"
+#include "executor/joint/operator_graph.h"
 #include "executor/joint/result_checks.h"
 #include "trace/backward_on_this_thread.h"
 #include "trace/history.h"
@@ -81,25 +80,13 @@ bool JointTrace::is_ready() const {
 
 void JointTrace::wait_for_compile() const {
   for (const Part& part : parts_) {
-    part.plans->forward->wait_for_compile();
-    if (part.plans->backward != nullptr) {
-      part.plans->backward->wait_for_compile();
-    }
-    if (part.plans->double_backward != nullptr) {
-      part.plans->double_backward->wait_for_compiles();
-    }
+    part.plans->wait_for_compile();
   }
 }
 
 void JointTrace::explain(std::vector<Explanation>& plans) const {
   for (const Part& part : parts_) {
-    plans.push_back(part.plans->forward->explain());
-    if (part.plans->backward != nullptr) {
-      plans.push_back(part.plans->backward->explain());
-    }
-    if (part.plans->double_backward != nullptr) {
-      part.plans->double_backward->explain(plans);
-    }
+    part.plans->explain(plans);
   }
 }
 
@@ -156,7 +143,6 @@ std::optional<JointTrace::Rehearsal> JointTrace::run_recorded(torch::jit::Stack 
     Rehearsal rehearsal;
     rehearsal.marked = states.marked();
     rehearsal.runs_backward = tracer.runs_backward();
-    rehearsal.symbols = tracer.symbols();
     captured_ = BoundTensors(tracer.captured());
     std::vector<at::Tensor> tensors = arguments;
     tensors.insert(tensors.end(), tracer.captured().begin(), tracer.captured().end());
@@ -170,7 +156,7 @@ std::optional<JointTrace::Rehearsal> JointTrace::run_recorded(torch::jit::Stack 
     }
     auto parts = parts_of(tracer, arguments.size(), results, rehearsal.results);
     rehearsal.recording = record_gradients(tracer, results, tensors);
-    if (!rehearsal.recording.plans->why_no_backward.empty()) {
+    if (!rehearsal.recording.why_no_backward.empty()) {
       return rehearsal;  // no node has a backward
     }
     if (!parts) {
@@ -237,12 +223,18 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
     trace->refusal = tracer.refusal()->reason;
   } else {
     rehearsal->runs_backward = rehearsal->runs_backward && !method.gradients_end_at_arguments;
+    const RecordedCall recorded{.name = method.name,
+                                .symbols = tracer.symbols(),
+                                .pattern = pattern,
+                                .arguments = arguments.tensors.size(),
+                                .guards = sizes.get(),
+                                .options = options};
     if (rehearsal->parts.empty()) {
-      trace->add_whole(*rehearsal, arguments, tracer, method.name, options);
+      trace->add_whole(*rehearsal, arguments, tracer, recorded);
     } else {
       undone.undo();
       const UndoneWrites of_parts(writable);
-      trace->add_parts(*rehearsal, arguments, method.name, options);
+      trace->add_parts(*rehearsal, arguments, recorded);
     }
   }
   if (!trace->refusal.empty()) {
@@ -254,36 +246,29 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
   return trace;
 }
 
-void JointTrace::add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer, const std::string& name,
-                           const Options& options) {
+void JointTrace::add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer, const RecordedCall& call) {
   std::vector<at::Tensor> given = arguments.tensors;
   given.insert(given.end(), captured_.tensors().begin(), captured_.tensors().end());
-  if (const char* reason = add_part(rehearsal, std::move(rehearsal.recording), arguments, tracer.finish(/*has_facts=*/true),
-                                    given, name, options)) {
-    refusal = reason;
+  std::vector<size_t> numbers(given.size());
+  std::iota(numbers.begin(), numbers.end(), size_t{0});
+  add_part(rehearsal, std::move(rehearsal.recording), tracer.finish(/*has_facts=*/true), given, std::move(numbers), call);
+}
+
+void JointTrace::add_part(const Rehearsal& rehearsal, JointRecording recording, std::unique_ptr<Graph> recorded,
+                          std::span<const at::Tensor> given, std::vector<size_t> numbers, const RecordedCall& call) {
+  auto part = compile_recording(std::move(recording), std::move(recorded), given, call);
+  if (!part) {
+    refusal = part.refusal().reason;
     return;
   }
-  parts_.back().tensors.resize(given.size());
-  std::iota(parts_.back().tensors.begin(), parts_.back().tensors.end(), size_t{0});
-}
-
-const char* JointTrace::add_part(const Rehearsal& rehearsal, JointRecording recording, const CallArguments& arguments,
-                                 std::unique_ptr<Graph> recorded, std::span<const at::Tensor> given, const std::string& name,
-                                 const Options& options) {
-  JointPlans& plans = *recording.plans;
-  plans.name = name;
-  plans.runs_backward = rehearsal.runs_backward;
-  plans.pattern = pattern;
-  plans.arguments = arguments.tensors.size();
+  (*part)->runs_backward = rehearsal.runs_backward;
   if (parts_.empty()) {
-    plans.marked = rehearsal.marked;
+    (*part)->marked = rehearsal.marked;
   }
-  parts_.push_back({recording.plans, {}});
-  return compile_recording(std::move(recording), std::move(recorded), rehearsal.symbols, given, guards.get(), options);
+  parts_.push_back({std::move(*part), std::move(numbers)});
 }
 
-void JointTrace::add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const std::string& name,
-                           const Options& options) {
+void JointTrace::add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const RecordedCall& call) {
   // A tensor that a part returns, of the part's trace.
   struct Made {
     at::Tensor tensor;
@@ -313,7 +298,7 @@ void JointTrace::add_parts(Rehearsal& rehearsal, const CallArguments& arguments,
     for (const Value* operand : part.operands) {
       const auto found = made.find(operand);
       if (found == made.end()) {
-        captured.push_back(captured_.tensors()[operand->offset() - rehearsal.symbols - first_captured]);
+        captured.push_back(captured_.tensors()[operand->offset() - call.symbols - first_captured]);
         continue;
       }
       const at::Tensor real = real_of(found->second.tensor).detach();
@@ -332,7 +317,7 @@ void JointTrace::add_parts(Rehearsal& rehearsal, const CallArguments& arguments,
       torch::jit::Stack stack = symbols_of(pattern, std::span(tensors).first(first_captured));
       stack.insert(stack.end(), tensors.begin(), tensors.end());
       stack.insert(stack.end(), captured.begin(), captured.end());
-      OperatorGraph(std::move(part.graph), name).run(stack);
+      OperatorGraph(std::move(part.graph), call.name).run(stack);
       for (const c10::IValue& output : stack) {
         if (output.isTensor()) {
           results.push_back(output.toTensor());
@@ -366,12 +351,10 @@ void JointTrace::add_parts(Rehearsal& rehearsal, const CallArguments& arguments,
       refusal = tracer.refusal()->reason;
       return;
     }
-    if (const char* reason =
-            add_part(rehearsal, std::move(recording), arguments, tracer.finish(/*has_facts=*/true), given, name, options)) {
-      refusal = reason;
+    add_part(rehearsal, std::move(recording), tracer.finish(/*has_facts=*/true), given, std::move(numbers), call);
+    if (!refusal.empty()) {
       return;
     }
-    parts_.back().tensors = std::move(numbers);
   }
   for (size_t& number : returned_) {
     if (number >= first_captured + captured_.tensors().size()) {
@@ -387,7 +370,7 @@ bool JointTrace::run_parts(const std::vector<int64_t>& symbols, std::vector<at::
     for (const size_t number : part.tensors) {
       given.push_back(tensors[number]);
     }
-    std::optional<std::vector<at::Tensor>> results = JointNode::run(part.plans, symbols, std::move(given));
+    std::optional<std::vector<at::Tensor>> results = part.plans->run(symbols, std::move(given));
     if (!results) {
       return false;
     }

@@ -1,7 +1,6 @@
 // JointTrace: one kind of calls of a method that record gradients, with their backward.
 #pragma once
 
-#include "executor/joint/joint_plans.h"
 #include "executor/joint/joint_recorder.h"
 #include "executor/joint/result_parts.h"
 #include "executor/plan_table.h"
@@ -125,7 +124,7 @@ class JointTrace final : public PlanEntry {
  private:
   // One for each autograd node of a call. Most calls have one part.
   struct Part {
-    std::shared_ptr<JointPlans> plans;
+    std::shared_ptr<RecordedPart> plans;
     // The part's tensors by their numbers among those of the call: arguments, captured ones, then what parts return.
     std::vector<size_t> tensors;
   };
@@ -134,9 +133,8 @@ class JointTrace final : public PlanEntry {
     JointRecording recording;           // of the whole call
     std::vector<ResultPart> parts;      // none if the call is one part
     std::vector<const Value*> results;  // of the tracer's graph
-    std::vector<size_t> marked;         // JointPlans
-    bool runs_backward = false;         // JointPlans
-    size_t symbols = 0;                 // the first inputs of the tracer's graph
+    std::vector<size_t> marked;         // RecordedPart
+    bool runs_backward = false;         // RecordedPart
   };
 
   JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
@@ -148,15 +146,13 @@ class JointTrace final : public PlanEntry {
   // computed. `arguments`: of the trace. `captured`: how many tensors it has captured.
   std::vector<at::Tensor> collect_results(const std::vector<at::Tensor>& arguments, size_t captured);
   // Makes the plans of a call that is one part. Sets `refusal` if the call cannot be replayed.
-  void add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer, const std::string& name,
-                 const Options& options);
+  void add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer, const RecordedCall& call);
   // Makes the plans of a call whose results depend on each other, or on different tensors. Each part runs once more, by its
   // operators, and is recorded with its backward. Sets `refusal` if the call cannot be replayed.
-  void add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const std::string& name, const Options& options);
-  // Adds a part, whose tensors the caller sets. Returns why later calls cannot repeat it; null if they can.
-  const char* add_part(const Rehearsal& rehearsal, JointRecording recording, const CallArguments& arguments,
-                       std::unique_ptr<Graph> recorded, std::span<const at::Tensor> given, const std::string& name,
-                       const Options& options);
+  void add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const RecordedCall& call);
+  // Adds a part, whose tensors are `numbers` among those of the call. Sets `refusal` if later calls cannot repeat it.
+  void add_part(const Rehearsal& rehearsal, JointRecording recording, std::unique_ptr<Graph> recorded,
+                std::span<const at::Tensor> given, std::vector<size_t> numbers, const RecordedCall& call);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
   bool reads_others() const { return misses_ > kMaxMisses && misses_ > runs / 2; }
   // Runs the parts on the tensors of a call, and adds what they return. Returns false if one reads other numbers than when

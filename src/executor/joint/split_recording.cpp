@@ -188,10 +188,11 @@ class RecordingSplitter {
     for (size_t i = 0; i < first_gradient_; ++i) {
       forward.add_input(*inputs[i]);
     }
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (i < symbols_ || i >= first_gradient_) {
-        backward.add_input(*inputs[i]);
-      }
+    for (const Value* gradient : inputs.slice(first_gradient_)) {
+      backward.add_input(*gradient);
+    }
+    for (const Value* symbol : inputs.slice(0, symbols_)) {
+      backward.add_input(*symbol);
     }
     add_nodes(graph_, ran_forward_, forward);
     for (const Value* output : graph_.outputs().slice(0, outputs_)) {

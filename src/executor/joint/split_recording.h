@@ -11,14 +11,14 @@ namespace sconce {
 
 // What a recorded call and its backward exchange.
 //
-//   graph(%s1, %x, %w, %dy)              forward: graph(%s1, %x, %w)        backward: graph(%s1, %dy, %x, %w, %h)
+//   graph(%s1, %x, %w, %dy)              forward: graph(%s1, %x, %w)        backward: graph(%dy, %s1, %x, %w, %h)
 //     %h = mm(%x, %w)                      %h = mm(%x, %w)                    %dh = tanh_backward(%dy, %y)
 //     %y = tanh(%h)                →       %y = tanh(%h)                      …
 //     …                                    -> (%y, %h)                        -> (%dx, %dw)
 //     -> (%y, %dx, %dw)
 struct RecordingParts {
   std::unique_ptr<Graph> forward;   // returns the outputs, then what it keeps for backward
-  std::unique_ptr<Graph> backward;  // takes the symbols, the gradients of outputs, saved inputs, saved outputs, what is kept
+  std::unique_ptr<Graph> backward;  // takes the gradients of outputs, the symbols, saved inputs, saved outputs, what is kept
   std::vector<size_t> saved_inputs;   // positions among the tensors that forward takes
   std::vector<size_t> saved_outputs;  // positions among the outputs
   // Per gradient of an output, per gradient that backward returns: whether the latter depends on the former.

@@ -2,8 +2,8 @@
 
 #include "base/storage_of.h"
 #include "plan/autograd/alias_of.h"
-#include "plan/run_plan.h"
 
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -16,6 +16,10 @@ namespace impl = torch::autograd::impl;
 using torch::autograd::variable_list;
 
 namespace {
+
+bool has_defined(const variable_list& tensors) {
+  return std::ranges::any_of(tensors, [](const at::Tensor& tensor) { return tensor.defined(); });
+}
 
 // Calls `visit` for the tensor, or for every tensor in the list.
 void for_each_tensor(const c10::IValue& value, c10::function_ref<void(const at::Tensor&)> visit) {
@@ -55,8 +59,10 @@ c10::IValue own_list(const c10::IValue& value) {
 }  // namespace
 
 std::shared_ptr<BackwardNode> BackwardNode::make(std::shared_ptr<const DifferentiableFunction> function,
-                                                 c10::ArrayRef<c10::IValue> operands) {
+                                                 c10::ArrayRef<c10::IValue> operands,
+                                                 std::shared_ptr<const OperandsBefore> before) {
   std::shared_ptr<BackwardNode> node(new BackwardNode(std::move(function)), torch::autograd::deleteNode);
+  node->before_ = std::move(before);
   const DifferentiableFunction& made_from = *node->function_;
   torch::autograd::edge_list edges;
   edges.reserve(made_from.signature.inputs.size());
@@ -104,7 +110,7 @@ void BackwardNode::connect(torch::jit::Stack& results) {
   auto condition = first_condition;
   for (const GradientSignature::Output& each : signature.outputs) {
     const std::vector<bool>& reached = !each.otherwise || (condition++)->toBool() ? each.reaches : *each.otherwise;
-    bool depends = false;
+    bool depends = function_->is_recorded;
     for (size_t input = 0; input < reached.size(); ++input) {
       depends = depends || (requires_grad_[input] && reached[input]);
     }
@@ -141,6 +147,9 @@ at::Tensor BackwardNode::connected_output(const at::Tensor& output, bool depends
   }
   // A forward text may end with a view, which was made without recording. Nothing else has its memory.
   at::Tensor result = output.is_view() ? alias_of(output) : output;
+  if (function_->is_recorded) {
+    strides_.push_back(output.strides().vec());
+  }
   if (function_->returns_of_blocks) {
     const auto [found, is_new] = own.try_emplace(output.unsafeGetTensorImpl());
     if (!is_new) {
@@ -175,10 +184,7 @@ void BackwardNode::check_versions() const {
     }
     for_each_tensor(intermediate, [&](const at::Tensor& tensor) {
       const int64_t saved = versions_[next++];
-      TORCH_CHECK(static_cast<int64_t>(tensor._version()) == saved,
-                  "one of the variables needed for gradient computation has been modified by an inplace operation: [",
-                  tensor.toString(), " ", tensor.sizes(), "], which is output of ", name(), ", is at version ",
-                  tensor._version(), "; expected version ", saved, " instead.");
+      TORCH_CHECK(static_cast<int64_t>(tensor._version()) == saved, message_of_version(tensor, name(), saved));
     });
   }
 }
@@ -287,6 +293,7 @@ void BackwardNode::drop(const std::vector<bool>& is_defined) {
     }
   }
   std::ranges::fill(intermediates_, c10::IValue());
+  before_.reset();
 }
 
 std::vector<c10::IValue> BackwardNode::saved_values() {
@@ -308,7 +315,34 @@ void BackwardNode::release_variables() {
   }
 }
 
-variable_list BackwardNode::apply(variable_list&& gradients) { return run(std::move(gradients), {}); }
+variable_list BackwardNode::apply(variable_list&& gradients) {
+  TORCH_CHECK(function_->why_no_backward.empty(), function_->why_no_backward);
+  return run(std::move(gradients), {});
+}
+
+void BackwardNode::fit_strides(at::Tensor& gradient, size_t output) const {
+  if (function_->is_recorded && gradient.defined() && gradient.strides() != at::IntArrayRef(strides_[output])) {
+    gradient = at::empty_strided(gradient.sizes(), strides_[output], gradient.options()).copy_(gradient);
+  }
+}
+
+variable_list BackwardNode::run_operators(const variable_list& gradients, const std::vector<bool>& is_defined) {
+  std::shared_ptr<const OperandsBefore> before;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    before = before_;
+  }
+  TORCH_CHECK(before != nullptr, torch::autograd::ERR_BACKWARD_TWICE);  // another thread's backward has freed it
+  torch::jit::Stack checked;
+  push_saved(checked, {is_defined, function_->backward->all_defined_paths()}, /*records=*/false);
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < num_outputs(); ++i) {
+    if (task_should_compute_output(i)) {
+      wanted.push_back(i);
+    }
+  }
+  return function_->operators->run(*before, gradients, wanted);
+}
 
 variable_list IntermediatesNode::apply(variable_list&& gradients) {
   return run_->run(variable_list(run_->num_inputs()), std::move(gradients));
@@ -319,42 +353,59 @@ variable_list BackwardNode::run(variable_list&& gradients, variable_list&& of_in
   const GradientSignature& signature = function.signature;
   const size_t outputs = signature.outputs.size();
   const size_t inputs = signature.inputs.size();
-  const bool records = c10::GradMode::is_enabled();
-  const bool reaches_intermediates =
-      std::ranges::any_of(of_intermediates, [](const at::Tensor& each) { return each.defined(); });
-  const bool is_recorded = records || reaches_intermediates;
+  const bool comes_from_outputs = of_intermediates.empty();
+  const bool records = c10::GradMode::is_enabled() || has_defined(of_intermediates);
+  if (!has_defined(gradients) && !has_defined(of_intermediates)) {
+    return variable_list(inputs);
+  }
   // An input has no gradient if no output with a gradient depends on it.
-  std::vector<bool> is_reached(inputs, reaches_intermediates);
+  std::vector<bool> is_reached(inputs, has_defined(of_intermediates));
   std::vector<bool> is_defined(outputs);
-  BackwardForm form{std::vector<Definedness>(outputs), is_recorded};
-  torch::jit::Stack stack;
+  BackwardForm form{std::vector<Definedness>(outputs), records};
   for (size_t i = 0; i < outputs; ++i) {
-    size_t defined = 0;
-    for (size_t slot = first_slots_[i]; slot < first_slots_[i + 1]; ++slot) {
-      defined += gradients[slot].defined() ? 1 : 0;
-    }
+    const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(first_slots_[i]);
+    const auto last = gradients.begin() + static_cast<std::ptrdiff_t>(first_slots_[i + 1]);
+    const auto defined = std::count_if(first, last, [](const at::Tensor& gradient) { return gradient.defined(); });
     is_defined[i] = defined > 0;
-    form.gradients[i] = defined == first_slots_[i + 1] - first_slots_[i] ? Definedness::kAll
-                        : defined == 0                                   ? Definedness::kNone
-                                                                         : Definedness::kSome;
+    form.gradients[i] = defined == last - first ? Definedness::kAll : defined == 0 ? Definedness::kNone : Definedness::kSome;
     for (size_t input = 0; input < inputs; ++input) {
       is_reached[input] = is_reached[input] || (is_defined[i] && signature.outputs[i].reaches[input]);
     }
-    const auto first = gradients.begin() + static_cast<std::ptrdiff_t>(first_slots_[i]);
+  }
+  if (const std::lock_guard<std::mutex> lock(mutex_); comes_from_outputs) {
+    check_is_kept(is_defined);
+  }
+  const bool runs_operators = function.operators != nullptr && records;
+  const BackwardPlan* plan = runs_operators ? nullptr : function.backward->at(form);
+  variable_list results = plan == nullptr
+                              ? run_operators(gradients, is_defined)
+                              : run_plan_of_form(*plan, std::move(gradients), std::move(of_intermediates), is_defined);
+  for (size_t i = 0; i < inputs; ++i) {
+    if (!is_reached[i] || !next_edge(i).is_valid()) {
+      results[i] = at::Tensor();
+    }
+  }
+  return results;
+}
+
+variable_list BackwardNode::run_plan_of_form(const BackwardPlan& plan, variable_list&& gradients,
+                                             variable_list&& of_intermediates, std::vector<bool> is_defined) {
+  const DifferentiableFunction& function = *function_;
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < function.signature.outputs.size(); ++i) {
+    at::Tensor* const first = gradients.data() + first_slots_[i];
     if (function.is_list[i]) {
-      stack.emplace_back(c10::List<at::Tensor>(at::ArrayRef<at::Tensor>(&*first, first_slots_[i + 1] - first_slots_[i])));
+      stack.emplace_back(c10::List<at::Tensor>(at::ArrayRef<at::Tensor>(first, first_slots_[i + 1] - first_slots_[i])));
     } else {
+      fit_strides(*first, i);
       stack.emplace_back(std::move(*first));
     }
   }
   const bool comes_from_outputs = of_intermediates.empty();
-  if (const std::lock_guard<std::mutex> lock(mutex_); comes_from_outputs) {
-    check_is_kept(is_defined);
-  }
-  if (is_recorded) {
+  if (c10::GradMode::is_enabled() || has_defined(of_intermediates)) {
     const std::lock_guard<std::mutex> lock(mutex_);
     size_t next = 0;
-    for (const size_t number : signature.differentiable_intermediates) {
+    for (const size_t number : function.signature.differentiable_intermediates) {
       bool has_gradient = false;
       stack.push_back(with_tensors(intermediates_[number], [&](const at::Tensor&) {
         at::Tensor gradient = comes_from_outputs ? at::Tensor() : std::move(of_intermediates[next++]);
@@ -364,14 +415,11 @@ variable_list BackwardNode::run(variable_list&& gradients, variable_list&& of_in
       is_defined.push_back(has_gradient);
     }
   }
-  const BackwardPlan& backward = function.backward->at(form);
-  push_saved(stack, {is_defined, backward.saved_paths}, records);
-  run_plan(*backward.plan, stack, records ? AutogradUse::kAll : AutogradUse::kNone);
-  variable_list results(inputs);
-  for (size_t i = 0; i < inputs; ++i) {
-    if (is_reached[i] && next_edge(i).is_valid()) {
-      results[i] = std::move(stack[i]).toTensor();
-    }
+  push_saved(stack, {is_defined, plan.saved_paths}, c10::GradMode::is_enabled());
+  plan.run(stack);
+  variable_list results;
+  for (c10::IValue& value : stack) {
+    results.push_back(std::move(value).toTensor());
   }
   return results;
 }

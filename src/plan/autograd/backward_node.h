@@ -23,9 +23,11 @@ namespace sconce {
 // too. Outputs are saved without a reference cycle. Engine threads may call `apply` at once.
 class BackwardNode final : public torch::autograd::Node {
  public:
-  // Makes a node with edges to the operands that require a gradient, and saves those that backward reads.
+  // Makes a node with edges to the operands that require a gradient, and saves those that backward reads. `before`: what
+  // DifferentiableFunction::operators run with; null if there are none.
   static std::shared_ptr<BackwardNode> make(std::shared_ptr<const DifferentiableFunction> function,
-                                            c10::ArrayRef<c10::IValue> operands);
+                                            c10::ArrayRef<c10::IValue> operands,
+                                            std::shared_ptr<const OperandsBefore> before = nullptr);
 
   // Connects the outputs that depend on such an operand, and saves outputs and intermediates. `results`: what the forward
   // plan returned. Replaces outputs that backward saves by tensors that share their memory and version.
@@ -61,6 +63,14 @@ class BackwardNode final : public torch::autograd::Node {
     const std::vector<std::vector<bool>>& saved_paths;
   };
   void push_saved(torch::jit::Stack& stack, const Incoming& incoming, bool records);
+  torch::autograd::variable_list run_plan_of_form(const BackwardPlan& plan, torch::autograd::variable_list&& gradients,
+                                                  torch::autograd::variable_list&& of_intermediates,
+                                                  std::vector<bool> is_defined);
+  // Runs backward by operators, with autograd in grad mode.
+  torch::autograd::variable_list run_operators(const torch::autograd::variable_list& gradients,
+                                               const std::vector<bool>& is_defined);
+  // Gives a gradient the strides that the plans of a recorded call take.
+  void fit_strides(at::Tensor& gradient, size_t output) const;
   // Returns whether a gradient goes through the saved value to an input that needs one.
   bool is_needed(size_t number, const Incoming& incoming) const;
   // `number`: the saved value's, counting inputs, then outputs.
@@ -81,11 +91,13 @@ class BackwardNode final : public torch::autograd::Node {
   std::vector<size_t> first_slots_;  // per differentiable output: its first input of this node; then the end
   // Until `connect`, if an output may be an operand: the operands. No other tensor takes their addresses meanwhile.
   std::vector<c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>> given_;
-  std::vector<at::Tensor> written_;  // until `connect`: DifferentiableFunction::written_inputs
-  std::mutex mutex_;                 // guards what follows
+  std::vector<at::Tensor> written_;            // until `connect`: DifferentiableFunction::written_inputs
+  std::vector<std::vector<int64_t>> strides_;  // of the differentiable outputs of a recorded call
+  std::mutex mutex_;                           // guards what follows
   std::vector<Saved> inputs_;
   std::vector<Saved> outputs_;
   std::vector<c10::IValue> intermediates_;
+  std::shared_ptr<const OperandsBefore> before_;
   std::vector<int64_t> versions_;  // of the tensors in lists among the intermediates
   std::vector<bool> freed_;        // per differentiable output, once one is: whether its backward has run for the last time
   bool has_intermediates_node_ = false;

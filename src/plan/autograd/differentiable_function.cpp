@@ -22,29 +22,32 @@ bool is_backward_plan(std::string_view name) { return name.ends_with(kBackwardSu
 BackwardPlans::BackwardPlans(BackwardPlan all_defined, Make make)
     : all_defined_(std::move(all_defined)), make_(std::move(make)) {}
 
-const BackwardPlan& BackwardPlans::at(const BackwardForm& form) const {
+const BackwardPlan* BackwardPlans::at(const BackwardForm& form) const {
   if (!form.records && std::all_of(form.gradients.begin(), form.gradients.end(), is_defined)) {
-    return all_defined_;
+    return &all_defined_;
   }
   BackwardForm wanted = form;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const BackwardPlan* found = find(wanted)) {
-      return *found;
+      return found;
     }
     if (others_.size() >= kMaxForms) {
       // One plan for each of the two kinds serves all other forms: it asks in the run which gradients are defined.
       wanted.gradients.assign(form.gradients.size(), Definedness::kSome);
       if (const BackwardPlan* found = find(wanted)) {
-        return *found;
+        return found;
       }
     }
   }
   // Compiled outside of the lock. If two threads compile one form at the same time, the first plan is kept.
   auto made = std::make_unique<BackwardPlan>(make_(wanted));
+  if (!made->run) {
+    return nullptr;
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   const BackwardPlan* found = find(wanted);
-  return found != nullptr ? *found : *others_.emplace_back(std::move(wanted), std::move(made)).second;
+  return found != nullptr ? found : others_.emplace_back(std::move(wanted), std::move(made)).second.get();
 }
 
 const BackwardPlan* BackwardPlans::find(const BackwardForm& form) const {

@@ -3,7 +3,10 @@
 
 #include "ir/gradient_signature.h"
 #include "passes/required/specialize_backward.h"
+#include "plan/autograd/operator_backward.h"
 #include "plan/plan.h"
+
+#include <ATen/core/stack.h>
 
 #include <functional>
 #include <memory>
@@ -18,7 +21,8 @@ class Step;
 
 // Backward of one form of runs.
 struct BackwardPlan {
-  std::unique_ptr<Plan> plan;
+  // Runs it on the stack, with autograd if the form records; null if there is no plan of the form, or none yet.
+  std::function<void(torch::jit::Stack&)> run;
   // A table per saved input and saved output (gradient_paths in analysis/). The incoming gradients are those of the outputs
   // and, if autograd records backward, those of the differentiable intermediates.
   std::vector<std::vector<bool>> saved_paths;
@@ -32,9 +36,9 @@ class BackwardPlans {
   // `all_defined`: of runs in which all gradients of outputs are defined. `make`: of all others.
   BackwardPlans(BackwardPlan all_defined, Make make);
 
-  // Any thread may call. What is returned lives as long as this.
-  const BackwardPlan& at(const BackwardForm& form) const;
-  const Plan& all_defined() const { return *all_defined_.plan; }
+  // Returns null if there is no plan of the form, or none yet: DifferentiableFunction::operators run it. Any thread may
+  // call. What is returned lives as long as this.
+  const BackwardPlan* at(const BackwardForm& form) const;
   const std::vector<std::vector<bool>>& all_defined_paths() const { return all_defined_.saved_paths; }
 
  private:
@@ -47,13 +51,15 @@ class BackwardPlans {
   mutable std::vector<std::pair<BackwardForm, std::unique_ptr<BackwardPlan>>> others_;
 };
 
-// Immutable but for the plans that are made later. The autograd nodes of its runs keep it, also after the module is
+// What autograd knows of a slice, whose gradients are made from rules, or of a recorded call, whose gradients were recorded
+// with it. Immutable but for the plans that are made later. The autograd nodes of its runs keep it, also after the module is
 // destroyed.
 struct DifferentiableFunction {
-  std::string name;  // of its autograd nodes: where in the model it begins
-  std::unique_ptr<Plan> forward;
+  std::string name;                         // of its autograd nodes: where in the model it begins
+  std::unique_ptr<Plan> forward;            // of a slice
+  std::shared_ptr<const Plan> all_defined;  // of a slice: backward of runs in which all gradients are defined
   std::unique_ptr<BackwardPlans> backward;
-  size_t outputs;  // of the node; the forward plan returns the intermediates after them
+  size_t outputs = 0;  // of the node; the forward plan returns the intermediates after them
   GradientSignature signature;
   // Saved inputs that the forward plan writes before it reads them: they are saved as they are then.
   std::vector<size_t> written_inputs;
@@ -61,6 +67,12 @@ struct DifferentiableFunction {
   std::vector<std::vector<bool>> shares;
   bool returns_of_blocks = false;  // outputs of branches and loops may be operands, or values that backward saves
   std::vector<bool> is_list;       // per differentiable output
+  // A recorded call. Its outputs may share memory with each other and with what is saved, and have a history even if nothing
+  // that they are computed from requires a gradient. Backward takes gradients of the outputs' strides.
+  bool is_recorded = false;
+  // Backward by operators, where that of a recorded call has no plan. Null: there are plans of all forms.
+  std::unique_ptr<OperatorBackward> operators;
+  std::string why_no_backward;  // the message that backward raises: one within the call freed what it reads. Empty if none
 };
 
 // The names of a function's plans.

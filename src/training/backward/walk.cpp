@@ -1,6 +1,5 @@
 #include "training/backward/walk.h"
 
-#include "executor/joint/joint_node.h"
 #include "plan/autograd/backward_node.h"
 #include "trace/trace_key.h"
 #include "trace/tracer.h"
@@ -34,8 +33,7 @@ NodeClass find_class(const AutogradNode& node) {
   if (dynamic_cast<const torch::autograd::AccumulateGrad*>(&node) != nullptr) {
     return NodeClass::kLeaf;
   }
-  if (dynamic_cast<const BackwardNode*>(&node) != nullptr || dynamic_cast<const IntermediatesNode*>(&node) != nullptr ||
-      dynamic_cast<const JointNode*>(&node) != nullptr) {
+  if (dynamic_cast<const BackwardNode*>(&node) != nullptr || dynamic_cast<const IntermediatesNode*>(&node) != nullptr) {
     return NodeClass::kOwn;
   }
   // The formula of a torch::autograd::Function is code of the user's, which need not be operators alone. The mangled name

@@ -1,16 +1,14 @@
-#include "executor/joint/joint_plans.h"
+#include "executor/joint/operator_graph.h"
 
 #include "executor/compile.h"
-#include "executor/joint/double_backward.h"
 #include "lower/lower.h"
 #include "plan/run_plan.h"
 #include "trace/trace_key.h"
 #include "trace/tracer.h"
 
-namespace sconce {
+#include <vector>
 
-JointPlans::JointPlans() = default;
-JointPlans::~JointPlans() = default;
+namespace sconce {
 
 void OperatorGraph::run(torch::jit::Stack& stack) const {
   const std::string failure = "sconce cannot differentiate " + name_ + " twice";

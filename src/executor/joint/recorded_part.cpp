@@ -1,0 +1,92 @@
+#include "executor/joint/recorded_part.h"
+
+#include "base/storage_of.h"
+#include "executor/joint/rerun_backward.h"
+#include "plan/autograd/alias_of.h"
+#include "plan/autograd/backward_node.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Returns what is the caller's alone: a copy if backward keeps something else in its memory.
+at::Tensor own_tensor(const at::Tensor& tensor) {
+  if (storage_of(tensor) != nullptr && tensor.storage().use_count() > 1) {
+    return tensor.clone();
+  }
+  return tensor.is_view() ? alias_of(tensor) : tensor;
+}
+
+// NaN is the same as NaN, and 0 is not -0: what was computed from a number is in the recording.
+bool is_same_number(const c10::IValue& a, const c10::IValue& b) {
+  const auto bits = [](const c10::IValue& value) { return std::bit_cast<uint64_t>(value.toDouble()); };
+  return a.isDouble() && b.isDouble() ? bits(a) == bits(b) : a.tagKind() == b.tagKind() && a == b;
+}
+
+}  // namespace
+
+RecordedPart::RecordedPart() = default;
+RecordedPart::~RecordedPart() = default;
+
+void RecordedPart::wait_for_compile() const {
+  forward->wait_for_compile();
+  if (backward != nullptr) {
+    backward->wait_for_compile();
+  }
+  if (rerun != nullptr) {
+    rerun->wait_for_compiles();
+  }
+}
+
+void RecordedPart::explain(std::vector<Explanation>& plans) const {
+  plans.push_back(forward->explain());
+  if (backward != nullptr) {
+    plans.push_back(backward->explain());
+  }
+  if (rerun != nullptr) {
+    rerun->explain(plans);
+  }
+}
+
+std::optional<std::vector<at::Tensor>> RecordedPart::run(const std::vector<int64_t>& symbols,
+                                                         std::vector<at::Tensor> tensors) const {
+  torch::jit::Stack stack(symbols.begin(), symbols.end());
+  stack.insert(stack.end(), tensors.begin(), tensors.end());
+  std::shared_ptr<OperandsBefore> before;
+  if (function != nullptr) {
+    std::vector<size_t> positions;
+    std::ranges::transform(written, std::back_inserter(positions),
+                           [&symbols](size_t number) { return symbols.size() + number; });
+    before = std::make_shared<OperandsBefore>(stack, std::move(positions), draws);
+  }
+  forward->run(stack);
+  const auto first_read = stack.begin() + static_cast<std::ptrdiff_t>(results);
+  if (!std::equal(reads.begin(), reads.end(), first_read, is_same_number)) {
+    return std::nullopt;
+  }
+  stack.erase(first_read, first_read + static_cast<std::ptrdiff_t>(reads.size()));
+  for (const size_t position : marked) {
+    tensors[position].requires_grad_();
+  }
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < results; ++i) {
+    stack[i] = own_tensor(stack[i].toTensor());
+  }
+  if (function != nullptr) {
+    before->note_versions();
+    BackwardNode::make(function, before->operands(), before)->connect(stack);
+  }
+  std::vector<at::Tensor> returned;
+  for (size_t i = 0; i < results; ++i) {
+    returned.push_back(std::move(stack[i]).toTensor());
+  }
+  return returned;
+}
+
+}  // namespace sconce
