@@ -472,6 +472,29 @@ TEST(RecordedCalls, RunInSeveralThreads) {
   EXPECT_GE(pair.recorded().by_plan, 1U);
 }
 
+// Rules reach every operator. The recording has its turns beside the plan with differentiable subgraphs.
+TEST(RecordedCalls, HaveTurnsWhereRulesReachEveryOperator) {
+  torch::jit::Module ours = two_layers(kMlp);
+  torch::jit::Module theirs = copy_of(ours);
+  const Module module = accelerate(ours);
+  const at::Tensor x = at::randn({5, 8});
+  for (int call = 0; call < 40; ++call) {
+    for (const torch::jit::Module* each : {&ours, &theirs}) {
+      for (const at::Tensor& parameter : each->parameters()) {
+        parameter.mutable_grad() = at::Tensor();
+      }
+    }
+    module.forward({x}).toTensor().pow(2).sum().backward();
+    theirs.forward({x}).toTensor().pow(2).sum().backward();
+    for (size_t i = 0; i < parameters_of(ours).size(); ++i) {
+      EXPECT_TRUE(at::allclose(parameters_of(ours)[i].grad(), parameters_of(theirs)[i].grad(), 1e-4, 1e-5)) << call;
+    }
+    module.method("forward").wait_for_compiles();
+  }
+  EXPECT_EQ(module.method("forward").explain().recorded.recorded, 1U);
+  EXPECT_GE(module.method("forward").explain().recorded.by_plan, 12U);
+}
+
 // Such a method has no specialized plan: knowing the arguments changes no node.
 TEST(RecordedCalls, ServeMethodsWithoutASpecializedPlan) {
   RecordedPair pair(R"(

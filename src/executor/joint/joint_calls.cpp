@@ -13,7 +13,6 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace sconce {
@@ -36,12 +35,16 @@ JointCalls::JointCalls(const Graph& graph, JointMethod method, const Options& op
       table_(options.plan_cache_capacity()) {}
 
 void JointCalls::note_plan(const std::optional<GradientExplanation>& gradients) {
-  if ((!gradients || gradients->outside > 0) && is_recordable_ && !is_given_up_) {
+  const bool leaves_operators = !gradients || gradients->outside > 0;
+  if ((leaves_operators || options_.compile() != CompileMode::kBlocking) && is_recordable_ && !is_given_up_) {
     is_on_.store(true, std::memory_order_relaxed);
   }
 }
 
 bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMethod run_method) {
+  if (is_in_turn_.load(std::memory_order_relaxed)) {
+    end_turn();
+  }
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(inputs - 1);
   const CallArguments arguments({first, stack.end()});
   if (autocast_is_on() || why_not_now({}) != nullptr || !std::ranges::all_of(arguments.tensors, is_ordinary)) {
@@ -50,7 +53,7 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
   const auto holds = [&](PlanEntry& entry) { return static_cast<JointTrace&>(entry).holds(arguments); };
   if (const PlanTable::Found found = table_.find(key, holds); found.plan != nullptr) {
-    return run_by_plan(static_cast<JointTrace&>(*found.plan), found.symbols, arguments, stack, run_method);
+    return run_by_plan(std::static_pointer_cast<JointTrace>(found.plan), found.symbols, arguments, stack, run_method);
   }
   const PlanTable::Decision decision = table_.decide(key, /*records_first=*/false);
   if (!decision.pattern || at::hasCallbacks()) {
@@ -71,34 +74,49 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
   return true;
 }
 
-bool JointCalls::run_by_plan(JointTrace& trace, const std::vector<int64_t>& symbols, const CallArguments& arguments,
-                             torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
-  if (!trace.is_ready()) {
+void JointCalls::end_turn() {
+  const std::lock_guard<std::mutex> lock(turn_mutex_);
+  is_in_turn_ = false;
+  const std::optional<Turn> turn = std::exchange(turn_, std::nullopt);
+  const std::shared_ptr<JointTrace> trace = turn ? turn->trace.lock() : nullptr;
+  if (trace != nullptr && trace->race().is_on() && turn->thread == std::this_thread::get_id()) {
+    trace->race().note(turn->side, std::chrono::duration<double>(Clock::now() - turn->start).count());
+  }
+}
+
+bool JointCalls::run_by_plan(const std::shared_ptr<JointTrace>& trace, const std::vector<int64_t>& symbols,
+                             const CallArguments& arguments, torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
+  if (!trace->is_ready()) {
     // Where nothing was recorded but in vain, calls are not even looked up any more.
-    if (!trace.refusal.empty() && ++calls_in_vain_ > kMaxInVain && table_.served().by_plan == 0) {
+    if (!trace->refusal.empty() && ++calls_in_vain_ > kMaxInVain && table_.served().by_plan == 0) {
       is_on_ = false;
       is_given_up_ = true;
     }
     return false;
   }
-  const Trial::Side side = trace.trial().next();
-  if ((!trace.trial().is_on() && side == Trial::Side::kOthers) || trace.has_hooks_within(arguments)) {
+  PlanRace& race = trace->race();
+  const PlanRace::Side side = race.next();
+  if ((!race.is_on() && side == PlanRace::Side::kOthers) || trace->has_hooks_within(arguments)) {
     return false;
   }
-  const auto start = Clock::now();
-  if (side == Trial::Side::kOthers) {
+  if (race.is_on()) {
+    const std::lock_guard<std::mutex> lock(turn_mutex_);
+    turn_ = {trace, side, Clock::now(), std::this_thread::get_id()};
+    is_in_turn_ = true;
+  }
+  if (side == PlanRace::Side::kOthers) {
     run_method(stack);
-  } else if (std::optional<c10::IValue> result = trace.run(arguments, symbols)) {
-    table_.count_run(trace);
+  } else if (std::optional<c10::IValue> result = trace->run(arguments, symbols)) {
+    table_.count_run(*trace);
     stack.erase(stack.end() - static_cast<std::ptrdiff_t>(arguments.values.size() + 1), stack.end());
     stack.push_back(std::move(*result));
   } else {
     table_.count_eager("it read other numbers from tensors than when it was recorded");
+    {
+      const std::lock_guard<std::mutex> lock(turn_mutex_);  // a run in vain is not compared
+      turn_.reset();
+    }
     run_method(stack);
-    return true;  // a run in vain is not compared
-  }
-  if (trace.trial().is_on()) {
-    trace.trial().note(side, std::chrono::duration<double>(Clock::now() - start).count());
   }
   return true;
 }
@@ -159,7 +177,7 @@ Explanation::Recorded JointCalls::explain() const {
   explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
   for (const auto& plan : table_.plans()) {
     auto& trace = static_cast<JointTrace&>(*plan);
-    explanation.slower += trace.trial().has_lost() ? 1 : 0;
+    explanation.slower += trace.race().has_lost() ? 1 : 0;
     trace.explain(explanation.plans);
   }
   return explanation;

@@ -6,11 +6,13 @@
 #include <sconce/explanation.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace sconce {
@@ -22,7 +24,8 @@ class JointCalls {
   // `graph`: of the method; outlives this.
   JointCalls(const Graph& graph, JointMethod method, const Options& options);
 
-  // Whether a plan for calls that record gradients leaves operators to autograd. Before one does, no call is recorded.
+  // Whether calls are recorded: not before there is a plan for calls that record gradients. Programs that wait for compiles
+  // want the same plans in each run: for these, no call is recorded whose plan leaves no operator to autograd.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
   // Without an explanation, all operators are left to autograd.
   void note_plan(const std::optional<GradientExplanation>& gradients);
@@ -37,19 +40,31 @@ class JointCalls {
 
  private:
   // Runs a call for which there is a trace, if it has a plan that is to run.
-  bool run_by_plan(JointTrace& trace, const std::vector<int64_t>& symbols, const CallArguments& arguments,
-                   torch::jit::Stack& stack, JointTrace::RunMethod run_method);
+  bool run_by_plan(const std::shared_ptr<JointTrace>& trace, const std::vector<int64_t>& symbols,
+                   const CallArguments& arguments, torch::jit::Stack& stack, JointTrace::RunMethod run_method);
   // Runs the method, then records a call like it. Returns null if that is to be tried again with a later call.
   std::shared_ptr<JointTrace> run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                              const CallArguments& arguments, const SizePattern& pattern,
                                              torch::jit::Stack& stack, JointTrace::RunMethod run_method);
   bool may_write();
+  // Times the turn of a race that the last call of this thread was.
+  void end_turn();
 
   const Graph& graph_;
   const JointMethod method_;
   std::atomic<bool> is_on_{false};
   std::atomic<bool> is_recording_{false};
   std::atomic<bool> is_given_up_{false};
+  // The last call, if it was a turn of a race.
+  struct Turn {
+    std::weak_ptr<JointTrace> trace;
+    PlanRace::Side side;
+    std::chrono::steady_clock::time_point start;
+    std::thread::id thread;
+  };
+  std::atomic<bool> is_in_turn_{false};
+  std::mutex turn_mutex_;
+  std::optional<Turn> turn_;                // guarded by `turn_mutex_`
   std::atomic<uint32_t> calls_in_vain_{0};  // that found a refusal
   const Options options_;
   const bool is_recordable_;

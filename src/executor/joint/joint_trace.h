@@ -1,6 +1,7 @@
 // JointTrace: one kind of calls of a method that record gradients, with their backward.
 #pragma once
 
+#include "base/plan_race.h"
 #include "executor/joint/joint_recorder.h"
 #include "executor/joint/result_parts.h"
 #include "executor/plan_table.h"
@@ -13,70 +14,15 @@
 #include <ATen/core/stack.h>
 #include <c10/util/FunctionRef.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace sconce {
-
-// The first calls run the plan, which prepares its kernels meanwhile. Then plan and others take turns, and the faster one
-// runs all calls that follow. Thread-safe.
-class Trial {
- public:
-  enum class Side : uint8_t { kPlan, kOthers };
-
-  // `is_held`: without a trial, the plan runs all calls.
-  explicit Trial(bool is_held) : calls_(is_held ? 0 : kCalls), is_over_(!is_held) {}
-
-  // Returns who runs the next call.
-  Side next() {
-    if (calls_.load(std::memory_order_relaxed) >= kCalls) {
-      return has_lost_.load(std::memory_order_relaxed) ? Side::kOthers : Side::kPlan;
-    }
-    const uint32_t call = calls_.fetch_add(1, std::memory_order_relaxed);
-    return call < kWarmUp || call % 2 == 0 ? Side::kPlan : Side::kOthers;
-  }
-  // Returns whether the trial goes on, so that `note` is to be told.
-  bool is_on() const { return !is_over_.load(std::memory_order_relaxed); }
-  // Takes the time of a call.
-  void note(Side side, double seconds) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    double& least = least_[static_cast<size_t>(side)];
-    least = least < seconds ? least : seconds;
-    noted_by_others_ += side == Side::kOthers ? 1 : 0;
-    if (++noted_ >= kCalls || (noted_by_others_ >= kMinCalls && ratio() < kClear)) {
-      has_lost_.store(ratio() > kMaxRatio, std::memory_order_relaxed);
-      is_over_.store(true, std::memory_order_relaxed);
-      calls_.store(kCalls, std::memory_order_relaxed);
-    }
-  }
-  bool has_lost() const { return has_lost_.load(std::memory_order_relaxed); }
-  // Returns the plan's time as a multiple of the others'.
-  double ratio() const { return least_[0] / least_[1]; }
-
- private:
-  static constexpr uint32_t kWarmUp = 12;
-  static constexpr uint32_t kCalls = kWarmUp + 12;
-  static constexpr double kMaxRatio = 1.1;  // less is noise
-  // So many calls by the others end the trial if the plan is clearly faster.
-  static constexpr uint32_t kMinCalls = 2;
-  static constexpr double kClear = 0.9;
-
-  std::atomic<uint32_t> calls_;
-  std::atomic<bool> has_lost_{false};
-  std::atomic<bool> is_over_;
-  std::mutex mutex_;  // guards what follows
-  uint32_t noted_ = 0;
-  uint32_t noted_by_others_ = 0;
-  std::array<double, 2> least_ = {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
-};
 
 class Tracer;
 
@@ -116,7 +62,7 @@ class JointTrace final : public PlanEntry {
   void wait_for_compile() const override;
   void explain(std::vector<Explanation>& plans) const;
   // Whether the plans are faster than those that the method has without the recording.
-  Trial& trial() { return trial_; }
+  PlanRace& race() { return race_; }
   // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern. Returns nothing, and changes
   // nothing, if the call reads other numbers from tensors than the one that was recorded.
   std::optional<c10::IValue> run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const;
@@ -138,7 +84,7 @@ class JointTrace final : public PlanEntry {
   };
 
   JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
-      : state_(module), structure_(arguments.values), trial_(is_tried) {}
+      : state_(module), structure_(arguments.values), race_(is_tried) {}
   // Runs the call and its backward on a tracer. Returns nothing, with a refusal in the tracer, if the call cannot be
   // replayed. `has_history`: an argument has one through which gradients that the call computes may flow.
   std::optional<Rehearsal> run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method, Tracer& tracer);
@@ -169,7 +115,7 @@ class JointTrace final : public PlanEntry {
   std::vector<size_t> returned_;  // per tensor of the result: its number among the tensors of the call
   BoundTensors captured_;
   std::vector<Part> parts_;
-  Trial trial_;
+  PlanRace race_;
 };
 
 }  // namespace sconce
