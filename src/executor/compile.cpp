@@ -228,8 +228,8 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   return finished;
 }
 
-CapturedSizes CapturedSizes::of(const SymbolicSizes& sizes) {
-  CapturedSizes all;
+TraceSizes TraceSizes::of(const SymbolicSizes& sizes) {
+  TraceSizes all;
   for (size_t i = 0; i < sizes.values().size(); ++i) {
     all.inputs.push_back(static_cast<int64_t>(i + 1));
     all.examples.emplace(static_cast<int64_t>(i + 1), sizes.values()[i]);
@@ -237,8 +237,8 @@ CapturedSizes CapturedSizes::of(const SymbolicSizes& sizes) {
   return all;
 }
 
-Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CapturedSizes& sizes,
-                                          const CompileSettings& settings) {
+Expected<CompiledMethod> compile_trace(std::unique_ptr<Graph> graph, const TraceSizes& sizes,
+                                       const CompileSettings& settings) {
   const auto start = Clock::now();
   const PausedTracing paused;
   PassRunner runner(pipeline_of(settings));

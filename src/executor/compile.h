@@ -82,9 +82,9 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
                                              const CompileSettings& settings);
 
 // The symbols in the facts of a captured graph's inputs, each of which is at least 2.
-struct CapturedSizes {
+struct TraceSizes {
   // Returns all symbols, of which a tracer makes the first inputs of its graph.
-  static CapturedSizes of(const SymbolicSizes& sizes);
+  static TraceSizes of(const SymbolicSizes& sizes);
 
   size_t first = 0;                               // the position of the first symbol among the graph's inputs
   std::vector<int64_t> inputs;                    // integers, one after the other: these symbols
@@ -92,8 +92,8 @@ struct CapturedSizes {
 };
 
 // Compiles a graph that a tracer wrote. What is known of its inputs, the facts say; it runs without autograd and autocast.
-Expected<CompiledMethod> compile_captured(std::unique_ptr<Graph> graph, const CapturedSizes& sizes,
-                                          const CompileSettings& settings);
+Expected<CompiledMethod> compile_trace(std::unique_ptr<Graph> graph, const TraceSizes& sizes,
+                                       const CompileSettings& settings);
 
 // ---- the stages, for tools and tests that stop in between -----------------------------------------------------------
 

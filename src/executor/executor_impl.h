@@ -4,9 +4,9 @@
 #include "executor/argument_spec/argument_spec.h"
 #include "executor/callee_table.h"
 #include "executor/compile.h"
-#include "executor/joint/joint_calls.h"
 #include "executor/plan_cache/plan_cache.h"
 #include "executor/plan_cache/striped_counter.h"
+#include "executor/recorded_calls/recorded_call_cache.h"
 #include "executor/specialization.h"
 
 #include <sconce/graph_executor.h>
@@ -52,13 +52,13 @@ class GraphExecutor::Impl final : public Program {
   using Arguments = std::span<const c10::IValue>;
   const Plan& plan_with_open_sizes();
   // `recorded`: null if the call is not to be recorded.
-  void run(torch::jit::Stack& stack, JointCalls* recorded);
+  void run(torch::jit::Stack& stack, RecordedCallCache* recorded);
   void run_unrecorded(torch::jit::Stack& stack) { run(stack, nullptr); }
   // `recorded`: is told of the plan; null for a call that is not to be recorded.
-  FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments, JointCalls* recorded);
+  FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments, RecordedCallCache* recorded);
   // `recorded`: the recorded calls of the method, if the call is one that may be.
   const CountedPlan& plan_for(const ArgumentSpec& spec, Arguments arguments, const PlanCache<SpecEntry>::Guard& guard,
-                              JointCalls* recorded);
+                              RecordedCallCache* recorded);
   void specialize(const SpecEntry& entry, const ArgumentSpec& spec, Arguments arguments);
   const char* why_not_specialized(const ArgumentSpec& spec) const;
   PlanExplanation explain_plan(const CountedPlan& plan, std::vector<std::string> specs) const;
@@ -72,8 +72,8 @@ class GraphExecutor::Impl final : public Program {
   const std::shared_ptr<const ArgumentSpecCreator> specs_;
   std::vector<PassTiming> passes_;
   std::vector<RefusalExplanation> refusals_;
-  std::unique_ptr<CountedPlan> generic_;  // serves every spec
-  std::unique_ptr<JointCalls> recorded_;  // null if none is recorded
+  std::unique_ptr<CountedPlan> generic_;         // serves every spec
+  std::unique_ptr<RecordedCallCache> recorded_;  // null if none is recorded
   // A method that can be recorded but for a first part.
   struct CallInParts {
     std::unique_ptr<Impl> first;

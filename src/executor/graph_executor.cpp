@@ -139,7 +139,7 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
     profiled_->plan->set_intra_op_threads(options_.intra_op_threads());
   }
   if (options_.record_calls() && owned_callees_ != nullptr && self_) {
-    recorded_ = std::make_unique<JointCalls>(*graph_, JointMethod{name_}, options_);
+    recorded_ = std::make_unique<RecordedCallCache>(*graph_, RecordedMethod{name_}, options_);
   }
   dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
 }
@@ -163,7 +163,7 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   run(stack, recorded_.get());
 }
 
-void GraphExecutor::Impl::run(torch::jit::Stack& stack, JointCalls* recorded) {
+void GraphExecutor::Impl::run(torch::jit::Stack& stack, RecordedCallCache* recorded) {
   const size_t expected = graph_->inputs().size();
   invocations_.add();
   if (profiled_ && takes_profiled_run()) {
@@ -255,7 +255,7 @@ void GraphExecutor::Impl::note_run(const Plan& plan) const {
 
 // Chooses the plan that serves the spec; without a spec, the one that serves all. Only the look-up holds back the
 // destruction of what leaves the cache: the frame keeps its plan.
-FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec, Arguments arguments, JointCalls* recorded) {
+FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec, Arguments arguments, RecordedCallCache* recorded) {
   const PlanCache<SpecEntry>::Guard guard(cache_);
   const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, arguments, guard, recorded) : *generic_;
   chosen.runs.add();
@@ -271,7 +271,7 @@ bool GraphExecutor::Impl::takes_profiled_run() {
 // The generic plan serves a spec until its own plan is made. The second run of a spec asks for that, or the first if the
 // caller waits for it anyway.
 const CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec, Arguments arguments,
-                                                 const PlanCache<SpecEntry>::Guard& guard, JointCalls* recorded) {
+                                                 const PlanCache<SpecEntry>::Guard& guard, RecordedCallCache* recorded) {
   const SpecEntry* entry = cache_.find(guard, spec.words(), spec.hash());
   const bool is_new = entry == nullptr;
   if (is_new) {

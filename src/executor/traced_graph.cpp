@@ -18,7 +18,7 @@
 namespace sconce {
 
 std::shared_ptr<TracedGraph> TracedGraph::make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                                               CapturedSizes sizes, CompileSettings::Complete complete) {
+                                               TraceSizes sizes, CompileSettings::Complete complete) {
   const std::shared_ptr<TracedGraph> made(
       new TracedGraph(std::move(graph), std::move(name), options, std::move(sizes), std::move(complete)));
   bool is_submitted = false;
@@ -37,7 +37,7 @@ std::shared_ptr<TracedGraph> TracedGraph::make(std::unique_ptr<Graph> graph, std
   return made;
 }
 
-TracedGraph::TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes,
+TracedGraph::TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, TraceSizes sizes,
                          CompileSettings::Complete complete)
     : name_(std::move(name)),
       options_(options),
@@ -80,7 +80,7 @@ void TracedGraph::compile() noexcept {
     settings.limits.packs_weights = false;  // steps of training change weights
     settings.callees = callees_.get();
     settings.complete = std::exchange(complete_, nullptr);
-    auto compiled = compile_captured(std::move(graph_), sizes_, settings);
+    auto compiled = compile_trace(std::move(graph_), sizes_, settings);
     if (!compiled) {
       compiled_.refusals.push_back({name_, compiled.refusal().reason, compiled.refusal().node, compiled.refusal().source});
       return;

@@ -22,7 +22,7 @@ class TracedGraph final : public Program, public std::enable_shared_from_this<Tr
  public:
   // Begins to compile: in the background, or here with CompileMode::kBlocking.
   static std::shared_ptr<TracedGraph> make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                                           CapturedSizes sizes = {}, CompileSettings::Complete complete = {});
+                                           TraceSizes sizes = {}, CompileSettings::Complete complete = {});
   ~TracedGraph() override;
 
   // Returns whether there is a plan. There is none yet, or none at all if the compile was refused.
@@ -36,13 +36,13 @@ class TracedGraph final : public Program, public std::enable_shared_from_this<Tr
   void wait_for_compile() const;
 
  private:
-  TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, CapturedSizes sizes,
+  TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, TraceSizes sizes,
               CompileSettings::Complete complete);
   void compile() noexcept;
 
   const std::string name_;
   const Options options_;
-  const CapturedSizes sizes_;
+  const TraceSizes sizes_;
   const size_t nodes_;
   const std::shared_ptr<CalleeTable> callees_;
   std::atomic<const Plan*> plan_{nullptr};

@@ -1,5 +1,5 @@
 // Backward of a recorded call where some of its results have no gradient.
-#include "executor/joint/recorded_forms.h"
+#include "executor/recorded_calls/recorded_forms.h"
 #include "tests/support/graphs.h"
 
 #include "ir/text/print.h"

@@ -1,5 +1,5 @@
 // The parts of a recorded forward: nodes that the same results depend on.
-#include "executor/joint/result_parts.h"
+#include "executor/recorded_calls/result_parts.h"
 #include "tests/support/graphs.h"
 
 #include "ir/verify/verify.h"

@@ -97,7 +97,7 @@ std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWal
                                                                      bool keeps_graph, variable_list& results) const {
   auto made = std::make_shared<Recorded>();
   made->pattern = pattern;
-  const auto compile = [&](std::unique_ptr<Graph> graph, const CapturedSizes& sizes) -> std::shared_ptr<Program> {
+  const auto compile = [&](std::unique_ptr<Graph> graph, const TraceSizes& sizes) -> std::shared_ptr<Program> {
     made->plans.push_back(TracedGraph::make(std::move(graph), "backward", options_, sizes));
     return made->plans.back();
   };

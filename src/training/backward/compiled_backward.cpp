@@ -8,8 +8,7 @@ namespace {
 
 // Never destroyed: threads may run backward until the process ends.
 const std::shared_ptr<BackwardPrograms>& programs_of_process() {
-  static const auto& programs =
-      *new std::shared_ptr<BackwardPrograms>(std::make_shared<BackwardPrograms>(Options()));
+  static const auto& programs = *new std::shared_ptr<BackwardPrograms>(std::make_shared<BackwardPrograms>(Options()));
   return programs;
 }
 

@@ -102,8 +102,8 @@ void BackwardSizes::fit_results(const BackwardCall& call, variable_list& results
   });
 }
 
-CapturedSizes BackwardSizes::captured(const std::vector<size_t>& symbols) const {
-  CapturedSizes sizes = symbols_ != nullptr ? CapturedSizes::of(*symbols_) : CapturedSizes();
+TraceSizes BackwardSizes::captured(const std::vector<size_t>& symbols) const {
+  TraceSizes sizes = symbols_ != nullptr ? TraceSizes::of(*symbols_) : TraceSizes();
   sizes.inputs.clear();
   for (const size_t symbol : symbols) {
     sizes.inputs.push_back(static_cast<int64_t>(symbol + 1));

@@ -36,7 +36,7 @@ class BackwardSizes {
   void fit_results(const BackwardCall& call, torch::autograd::variable_list& results) const;
 
   // Returns the symbols among a graph's inputs for its compile.
-  CapturedSizes captured(const std::vector<size_t>& symbols) const;
+  TraceSizes captured(const std::vector<size_t>& symbols) const;
 
  private:
   std::vector<Dim> dims(size_t first, size_t rank) const;

@@ -14,7 +14,7 @@
 namespace sconce {
 
 // Compiles the graph of a stage. Its inputs are sizes, then tensors.
-using CompileStage = std::function<std::shared_ptr<Program>(std::unique_ptr<Graph> graph, const CapturedSizes& sizes)>;
+using CompileStage = std::function<std::shared_ptr<Program>(std::unique_ptr<Graph> graph, const TraceSizes& sizes)>;
 
 struct TracedBackward {
   BackwardProgram program;  // of no use if it was refused

@@ -277,7 +277,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     return trace;
   }
   trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
-  const CapturedSizes captured_sizes = sizes != nullptr ? CapturedSizes::of(*sizes) : CapturedSizes();
+  const TraceSizes captured_sizes = sizes != nullptr ? TraceSizes::of(*sizes) : TraceSizes();
   std::unique_ptr<Graph> graph = tracer.finish(/*has_facts=*/true);
   CompileSettings::Complete complete;
   if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {

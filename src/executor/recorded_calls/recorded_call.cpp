@@ -1,8 +1,8 @@
-#include "executor/joint/joint_trace.h"
+#include "executor/recorded_calls/recorded_call.h"
 
 #include "base/tensors_in.h"
-#include "executor/joint/operator_graph.h"
-#include "executor/joint/result_checks.h"
+#include "executor/recorded_calls/operator_graph.h"
+#include "executor/recorded_calls/result_checks.h"
 #include "trace/backward_on_this_thread.h"
 #include "trace/history.h"
 #include "trace/tensor_state.h"
@@ -62,43 +62,43 @@ bool sees_gradients(const at::Tensor& tensor) {
          (node != nullptr && (!node->tensor_pre_hooks().empty() || !node->retains_grad_hooks().empty()));
 }
 
-bool JointTrace::holds(const CallArguments& arguments) const {
+bool RecordedCall::holds(const CallArguments& arguments) const {
   return state_.holds() && structure_.holds(arguments.values) && captured_.hold() &&
          !captured_.share_memory_with(arguments.tensors);
 }
 
-bool JointTrace::has_hooks_within(const CallArguments& arguments) const {
+bool RecordedCall::has_hooks_within(const CallArguments& arguments) const {
   const auto is_hooked = [](const at::Tensor& tensor) { return sees_gradients(tensor); };
   return std::ranges::any_of(parts_, [](const Part& part) { return part.plans->runs_backward; }) &&
          (std::ranges::any_of(captured_.tensors(), is_hooked) || std::ranges::any_of(arguments.tensors, is_hooked));
 }
 
-bool JointTrace::is_ready() const {
+bool RecordedCall::is_ready() const {
   return !parts_.empty() && !reads_others() &&
          std::ranges::all_of(parts_, [](const Part& part) { return part.plans->is_ready(); });
 }
 
-void JointTrace::wait_for_compile() const {
+void RecordedCall::wait_for_compile() const {
   for (const Part& part : parts_) {
     part.plans->wait_for_compile();
   }
 }
 
-void JointTrace::explain(std::vector<Explanation>& plans) const {
+void RecordedCall::explain(std::vector<Explanation>& plans) const {
   for (const Part& part : parts_) {
     part.plans->explain(plans);
   }
 }
 
-std::shared_ptr<JointTrace> JointTrace::refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
-                                                const CallArguments& arguments, std::string reason) {
-  std::shared_ptr<JointTrace> trace(new JointTrace(module, arguments, /*is_tried=*/false));
+std::shared_ptr<RecordedCall> RecordedCall::refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                                    const CallArguments& arguments, std::string reason) {
+  std::shared_ptr<RecordedCall> trace(new RecordedCall(module, arguments, /*is_tried=*/false));
   trace->pattern = SizePattern(arguments.key.sizes);
   trace->refusal = std::move(reason);
   return trace;
 }
 
-std::vector<at::Tensor> JointTrace::collect_results(const std::vector<at::Tensor>& arguments, size_t captured) {
+std::vector<at::Tensor> RecordedCall::collect_results(const std::vector<at::Tensor>& arguments, size_t captured) {
   std::vector<at::Tensor> results;
   for (const at::Tensor& result : tensors_in({result_})) {
     const auto is_same = [&](const at::Tensor& other) { return other.is_same(result); };
@@ -115,8 +115,8 @@ std::vector<at::Tensor> JointTrace::collect_results(const std::vector<at::Tensor
   return results;
 }
 
-std::optional<JointTrace::Rehearsal> JointTrace::run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method,
-                                                              Tracer& tracer) {
+std::optional<RecordedCall::Rehearsal> RecordedCall::run_recorded(torch::jit::Stack call, bool has_history,
+                                                                  RunMethod run_method, Tracer& tracer) {
   const std::vector<c10::IValue> values(call.begin() + 1, call.end());
   const std::vector<at::Tensor> arguments = tensors_in(values);
   const TensorStates states(arguments, {});
@@ -172,13 +172,13 @@ std::optional<JointTrace::Rehearsal> JointTrace::run_recorded(torch::jit::Stack 
   }
 }
 
-std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
-                                                 const CallArguments& arguments, const SizePattern& pattern, bool may_write,
-                                                 const std::vector<size_t>& marked, RunMethod run_method,
-                                                 const JointMethod& method, const Options& options) {
+std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                                     const CallArguments& arguments, const SizePattern& pattern,
+                                                     bool may_write, const std::vector<size_t>& marked, RunMethod run_method,
+                                                     const RecordedMethod& method, const Options& options) {
   // A program that waits for compiles wants the same plans in each of its runs.
   const bool is_tried = options.compile() != CompileMode::kBlocking;
-  std::shared_ptr<JointTrace> trace(new JointTrace(module, arguments, is_tried));
+  std::shared_ptr<RecordedCall> trace(new RecordedCall(module, arguments, is_tried));
   const auto sizes = pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr;
   trace->pattern = pattern;
   trace->guards = sizes;
@@ -223,7 +223,7 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
     trace->refusal = tracer.refusal()->reason;
   } else {
     rehearsal->runs_backward = rehearsal->runs_backward && !method.gradients_end_at_arguments;
-    const RecordedCall recorded{.name = method.name,
+    const PartSettings recorded{.name = method.name,
                                 .symbols = tracer.symbols(),
                                 .pattern = pattern,
                                 .arguments = arguments.tensors.size(),
@@ -246,7 +246,8 @@ std::shared_ptr<JointTrace> JointTrace::rehearse(const c10::intrusive_ptr<c10::i
   return trace;
 }
 
-void JointTrace::add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer, const RecordedCall& call) {
+void RecordedCall::add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer,
+                             const PartSettings& call) {
   std::vector<at::Tensor> given = arguments.tensors;
   given.insert(given.end(), captured_.tensors().begin(), captured_.tensors().end());
   std::vector<size_t> numbers(given.size());
@@ -254,8 +255,8 @@ void JointTrace::add_whole(Rehearsal& rehearsal, const CallArguments& arguments,
   add_part(rehearsal, std::move(rehearsal.recording), tracer.finish(/*has_facts=*/true), given, std::move(numbers), call);
 }
 
-void JointTrace::add_part(const Rehearsal& rehearsal, JointRecording recording, std::unique_ptr<Graph> recorded,
-                          std::span<const at::Tensor> given, std::vector<size_t> numbers, const RecordedCall& call) {
+void RecordedCall::add_part(const Rehearsal& rehearsal, PartRecording recording, std::unique_ptr<Graph> recorded,
+                            std::span<const at::Tensor> given, std::vector<size_t> numbers, const PartSettings& call) {
   auto part = compile_recording(std::move(recording), std::move(recorded), given, call);
   if (!part) {
     refusal = part.refusal().reason;
@@ -268,7 +269,7 @@ void JointTrace::add_part(const Rehearsal& rehearsal, JointRecording recording, 
   parts_.push_back({std::move(*part), std::move(numbers)});
 }
 
-void JointTrace::add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const RecordedCall& call) {
+void RecordedCall::add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const PartSettings& call) {
   // A tensor that a part returns, of the part's trace.
   struct Made {
     at::Tensor tensor;
@@ -310,7 +311,7 @@ void JointTrace::add_parts(Rehearsal& rehearsal, const CallArguments& arguments,
       numbers.push_back(found->second.number);
       tensors.push_back(tracer.add_leaf(real, found->second.facts).set_requires_grad(found->second.tensor.requires_grad()));
     }
-    JointRecording recording;
+    PartRecording recording;
     std::vector<at::Tensor> results;
     try {
       const TracingScope scope(tracer);
@@ -363,7 +364,7 @@ void JointTrace::add_parts(Rehearsal& rehearsal, const CallArguments& arguments,
   }
 }
 
-bool JointTrace::run_parts(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const {
+bool RecordedCall::run_parts(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const {
   for (const Part& part : parts_) {
     std::vector<at::Tensor> given;
     given.reserve(part.tensors.size());
@@ -380,7 +381,7 @@ bool JointTrace::run_parts(const std::vector<int64_t>& symbols, std::vector<at::
 }
 
 // Where other numbers are read than in the recorded call, nothing of the run is to be seen: the method runs the call.
-bool JointTrace::run_undoably(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const {
+bool RecordedCall::run_undoably(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const {
   std::vector<at::Tensor> written;
   bool draws = false;
   for (const Part& part : parts_) {
@@ -415,7 +416,7 @@ bool JointTrace::run_undoably(const std::vector<int64_t>& symbols, std::vector<a
   return false;
 }
 
-std::optional<c10::IValue> JointTrace::run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const {
+std::optional<c10::IValue> RecordedCall::run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const {
   std::vector<at::Tensor> tensors = arguments.tensors;
   tensors.insert(tensors.end(), captured_.tensors().begin(), captured_.tensors().end());
   const bool reads = std::ranges::any_of(parts_, [](const Part& part) { return !part.plans->reads.empty(); });

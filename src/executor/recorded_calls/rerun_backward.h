@@ -1,8 +1,8 @@
 // RerunBackward: backward of a recorded call by the operators of its forward.
 #pragma once
 
-#include "executor/joint/joint_calls.h"
-#include "executor/joint/operator_graph.h"
+#include "executor/recorded_calls/operator_graph.h"
+#include "executor/recorded_calls/recorded_call_cache.h"
 #include "plan/autograd/operator_backward.h"
 
 #include <cstddef>
@@ -49,8 +49,9 @@ class RerunBackward final : public OperatorBackward {
 
   const OperatorGraph forward_;
   const Form form_;
-  std::vector<bool> read_;                   // per operand: whether an operator reads it
-  mutable std::optional<JointCalls> calls_;  // none if forward draws random numbers: a rerun needs the generator's state
+  std::vector<bool> read_;  // per operand: whether an operator reads it
+  mutable std::optional<RecordedCallCache>
+      calls_;  // none if forward draws random numbers: a rerun needs the generator's state
 };
 
 }  // namespace sconce

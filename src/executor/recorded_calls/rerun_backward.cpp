@@ -1,4 +1,4 @@
-#include "executor/joint/rerun_backward.h"
+#include "executor/recorded_calls/rerun_backward.h"
 
 #include "base/cpu_generator.h"
 #include "plan/step.h"
@@ -54,7 +54,7 @@ RerunBackward::RerunBackward(std::shared_ptr<const Graph> forward, Form form, co
     read_.push_back(!input->uses().empty());
   }
   if (!form_.draws) {
-    calls_.emplace(forward_.graph(), JointMethod{.name = form_.name + " (backward)", .gradients_end_at_arguments = true},
+    calls_.emplace(forward_.graph(), RecordedMethod{.name = form_.name + " (backward)", .gradients_end_at_arguments = true},
                    options);
   }
 }

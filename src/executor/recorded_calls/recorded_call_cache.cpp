@@ -1,4 +1,4 @@
-#include "executor/joint/joint_calls.h"
+#include "executor/recorded_calls/recorded_call_cache.h"
 
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
@@ -27,21 +27,21 @@ bool is_ordinary(const at::Tensor& tensor) {
 
 }  // namespace
 
-JointCalls::JointCalls(const Graph& graph, JointMethod method, const Options& options)
+RecordedCallCache::RecordedCallCache(const Graph& graph, RecordedMethod method, const Options& options)
     : graph_(graph),
       method_(std::move(method)),
       options_(options),
       is_recordable_(why_never_recorded(graph) == nullptr),
       table_(options.plan_cache_capacity()) {}
 
-void JointCalls::note_plan(const std::optional<GradientExplanation>& gradients) {
+void RecordedCallCache::note_plan(const std::optional<GradientExplanation>& gradients) {
   const bool leaves_operators = !gradients || gradients->outside > 0;
   if ((leaves_operators || options_.compile() != CompileMode::kBlocking) && is_recordable_ && !is_given_up_) {
     is_on_.store(true, std::memory_order_relaxed);
   }
 }
 
-bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMethod run_method) {
+bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCall::RunMethod run_method) {
   if (is_in_turn_.load(std::memory_order_relaxed)) {
     end_turn();
   }
@@ -51,9 +51,9 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
     return false;
   }
   const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
-  const auto holds = [&](PlanEntry& entry) { return static_cast<JointTrace&>(entry).holds(arguments); };
+  const auto holds = [&](PlanEntry& entry) { return static_cast<RecordedCall&>(entry).holds(arguments); };
   if (const PlanTable::Found found = table_.find(key, holds); found.plan != nullptr) {
-    return run_by_plan(std::static_pointer_cast<JointTrace>(found.plan), found.symbols, arguments, stack, run_method);
+    return run_by_plan(std::static_pointer_cast<RecordedCall>(found.plan), found.symbols, arguments, stack, run_method);
   }
   const PlanTable::Decision decision = table_.decide(key, /*records_first=*/false);
   if (!decision.pattern || at::hasCallbacks()) {
@@ -67,25 +67,26 @@ bool JointCalls::run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMet
     return false;  // other threads need not record the same
   }
   const auto done = c10::make_scope_exit([this] { is_recording_ = false; });
-  const std::shared_ptr<JointTrace> trace = run_and_record(module, arguments, *decision.pattern, stack, run_method);
+  const std::shared_ptr<RecordedCall> trace = run_and_record(module, arguments, *decision.pattern, stack, run_method);
   if (trace != nullptr) {
     table_.insert(key, trace, holds);
   }
   return true;
 }
 
-void JointCalls::end_turn() {
+void RecordedCallCache::end_turn() {
   const std::lock_guard<std::mutex> lock(turn_mutex_);
   is_in_turn_ = false;
   const std::optional<Turn> turn = std::exchange(turn_, std::nullopt);
-  const std::shared_ptr<JointTrace> trace = turn ? turn->trace.lock() : nullptr;
+  const std::shared_ptr<RecordedCall> trace = turn ? turn->trace.lock() : nullptr;
   if (trace != nullptr && trace->race().is_on() && turn->thread == std::this_thread::get_id()) {
     trace->race().note(turn->side, std::chrono::duration<double>(Clock::now() - turn->start).count());
   }
 }
 
-bool JointCalls::run_by_plan(const std::shared_ptr<JointTrace>& trace, const std::vector<int64_t>& symbols,
-                             const CallArguments& arguments, torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
+bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, const std::vector<int64_t>& symbols,
+                                    const CallArguments& arguments, torch::jit::Stack& stack,
+                                    RecordedCall::RunMethod run_method) {
   if (!trace->is_ready()) {
     // Where nothing was recorded but in vain, calls are not even looked up any more.
     if (!trace->refusal.empty() && ++calls_in_vain_ > kMaxInVain && table_.served().by_plan == 0) {
@@ -121,9 +122,10 @@ bool JointCalls::run_by_plan(const std::shared_ptr<JointTrace>& trace, const std
   return true;
 }
 
-std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
-                                                       const CallArguments& arguments, const SizePattern& pattern,
-                                                       torch::jit::Stack& stack, JointTrace::RunMethod run_method) {
+std::shared_ptr<RecordedCall> RecordedCallCache::run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                                                const CallArguments& arguments, const SizePattern& pattern,
+                                                                torch::jit::Stack& stack,
+                                                                RecordedCall::RunMethod run_method) {
   const ModuleState before(module);
   const ArgumentStructure structure(arguments.values);
   const TensorStates states(arguments.tensors, tensors_in(c10::IValue(module)));
@@ -150,16 +152,16 @@ std::shared_ptr<JointTrace> JointCalls::run_and_record(const c10::intrusive_ptr<
   if (refusal.empty()) {
     refusal = states.refusal();
   }
-  auto trace = !refusal.empty() ? JointTrace::refused(module, arguments, std::move(refusal))
-                                : JointTrace::rehearse(module, arguments, pattern, may_write(), states.marked(), run_method,
-                                                       method_, options_);
+  auto trace = !refusal.empty() ? RecordedCall::refused(module, arguments, std::move(refusal))
+                                : RecordedCall::rehearse(module, arguments, pattern, may_write(), states.marked(),
+                                                         run_method, method_, options_);
   if (!trace->refusal.empty()) {
     table_.count_eager(trace->refusal);
   }
   return trace;
 }
 
-bool JointCalls::may_write() {
+bool RecordedCallCache::may_write() {
   std::call_once(is_analyzed_, [this] {
     const AliasSets sets(graph_);
     may_write_ =
@@ -168,7 +170,7 @@ bool JointCalls::may_write() {
   return may_write_;
 }
 
-Explanation::Recorded JointCalls::explain() const {
+Explanation::Recorded RecordedCallCache::explain() const {
   const ServedCalls served = table_.served();
   Explanation::Recorded explanation;
   explanation.by_plan = served.by_plan;
@@ -176,7 +178,7 @@ Explanation::Recorded JointCalls::explain() const {
   explanation.reasons = served.reasons;
   explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
   for (const auto& plan : table_.plans()) {
-    auto& trace = static_cast<JointTrace&>(*plan);
+    auto& trace = static_cast<RecordedCall&>(*plan);
     explanation.slower += trace.race().has_lost() ? 1 : 0;
     trace.explain(explanation.plans);
   }

@@ -1,7 +1,7 @@
-// JointCalls: the recorded calls of one method that record gradients.
+// RecordedCallCache: the recorded calls of one method that record gradients.
 #pragma once
 
-#include "executor/joint/joint_trace.h"
+#include "executor/recorded_calls/recorded_call.h"
 
 #include <sconce/explanation.h>
 
@@ -19,10 +19,10 @@ namespace sconce {
 
 // A call that records gradients is one node of LibTorch's autograd if its kind came before: forward and backward were
 // recorded together then, below autograd, so that no operator is left to autograd. Thread-safe.
-class JointCalls {
+class RecordedCallCache {
  public:
   // `graph`: of the method; outlives this.
-  JointCalls(const Graph& graph, JointMethod method, const Options& options);
+  RecordedCallCache(const Graph& graph, RecordedMethod method, const Options& options);
 
   // Whether calls are recorded: not before there is a plan for calls that record gradients. Programs that wait for compiles
   // want the same plans in each run: for these, no call is recorded whose plan leaves no operator to autograd.
@@ -32,7 +32,7 @@ class JointCalls {
 
   // Runs a call that records gradients, if a plan serves it or it is to be recorded. The stack has the module and the
   // arguments (`inputs` in all), which the result replaces. Returns false, and changes nothing, for other calls.
-  bool run(torch::jit::Stack& stack, size_t inputs, JointTrace::RunMethod run_method);
+  bool run(torch::jit::Stack& stack, size_t inputs, RecordedCall::RunMethod run_method);
 
   Explanation::Recorded explain() const;
   void wait_for_compiles() const { table_.wait_for_compiles(); }
@@ -40,24 +40,24 @@ class JointCalls {
 
  private:
   // Runs a call for which there is a trace, if it has a plan that is to run.
-  bool run_by_plan(const std::shared_ptr<JointTrace>& trace, const std::vector<int64_t>& symbols,
-                   const CallArguments& arguments, torch::jit::Stack& stack, JointTrace::RunMethod run_method);
+  bool run_by_plan(const std::shared_ptr<RecordedCall>& trace, const std::vector<int64_t>& symbols,
+                   const CallArguments& arguments, torch::jit::Stack& stack, RecordedCall::RunMethod run_method);
   // Runs the method, then records a call like it. Returns null if that is to be tried again with a later call.
-  std::shared_ptr<JointTrace> run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
-                                             const CallArguments& arguments, const SizePattern& pattern,
-                                             torch::jit::Stack& stack, JointTrace::RunMethod run_method);
+  std::shared_ptr<RecordedCall> run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                               const CallArguments& arguments, const SizePattern& pattern,
+                                               torch::jit::Stack& stack, RecordedCall::RunMethod run_method);
   bool may_write();
   // Times the turn of a race that the last call of this thread was.
   void end_turn();
 
   const Graph& graph_;
-  const JointMethod method_;
+  const RecordedMethod method_;
   std::atomic<bool> is_on_{false};
   std::atomic<bool> is_recording_{false};
   std::atomic<bool> is_given_up_{false};
   // The last call, if it was a turn of a race.
   struct Turn {
-    std::weak_ptr<JointTrace> trace;
+    std::weak_ptr<RecordedCall> trace;
     PlanRace::Side side;
     std::chrono::steady_clock::time_point start;
     std::thread::id thread;

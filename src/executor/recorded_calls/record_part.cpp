@@ -1,11 +1,11 @@
-#include "executor/joint/joint_recorder.h"
+#include "executor/recorded_calls/record_part.h"
 
 #include "analysis/effects.h"
 #include "analysis/memory/memory_source.h"
 #include "base/storage_of.h"
-#include "executor/joint/recorded_forms.h"
-#include "executor/joint/rerun_backward.h"
-#include "executor/joint/split_recording.h"
+#include "executor/recorded_calls/recorded_forms.h"
+#include "executor/recorded_calls/rerun_backward.h"
+#include "executor/recorded_calls/split_recording.h"
 #include "trace/history.h"
 
 #include <ATen/ops/ones_like.h>
@@ -102,7 +102,7 @@ const char* why_not_repeated(const RecordedPart& part, const std::vector<size_t>
 
 // Records the gradients of the tensors, and adds them to the tracer's graph.
 void differentiate_results(Tracer& tracer, const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& tensors,
-                           JointRecording& recording) {
+                           PartRecording& recording) {
   std::vector<at::Tensor> differentiable;
   std::vector<at::Tensor> incoming;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -150,7 +150,7 @@ void differentiate_results(Tracer& tracer, const std::vector<at::Tensor>& result
 class FormPlans {
  public:
   FormPlans(std::unique_ptr<const Graph> backward, std::vector<std::vector<bool>> paths, std::string name, Options options,
-            CapturedSizes sizes)
+            TraceSizes sizes)
       : state_(std::make_shared<State>(std::move(backward), std::move(paths), std::move(name), std::move(options),
                                        std::move(sizes))) {}
 
@@ -182,7 +182,7 @@ class FormPlans {
     std::vector<std::vector<bool>> paths;
     std::string name;
     Options options;
-    CapturedSizes sizes;
+    TraceSizes sizes;
     std::mutex mutex;  // guards what follows
     std::vector<Known> graphs;
   };
@@ -190,7 +190,7 @@ class FormPlans {
 };
 
 // Returns the signature of a part whose operands are the symbols, then the tensors.
-GradientSignature signature_of(const JointRecording& recording, const RecordingParts& parts, size_t symbols) {
+GradientSignature signature_of(const PartRecording& recording, const RecordingParts& parts, size_t symbols) {
   GradientSignature signature;
   for (const size_t number : recording.differentiable_tensors) {
     signature.inputs.push_back(symbols + number);
@@ -225,9 +225,9 @@ GradientSignature signature_of(const JointRecording& recording, const RecordingP
 
 }  // namespace
 
-JointRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& results,
-                                const std::vector<at::Tensor>& tensors) {
-  JointRecording recording{.last_of_forward = tracer.graph().body().last(), .results = results.size()};
+PartRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& results,
+                               const std::vector<at::Tensor>& tensors) {
+  PartRecording recording{.last_of_forward = tracer.graph().body().last(), .results = results.size()};
   if (tracer.graph().node_count() > kMaxOperators) {
     tracer.refuse("it runs more than " + std::to_string(kMaxOperators) + " operators");
     return recording;
@@ -251,8 +251,8 @@ JointRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& r
   return recording;
 }
 
-Expected<std::shared_ptr<RecordedPart>> compile_recording(JointRecording recording, std::unique_ptr<Graph> recorded,
-                                                          std::span<const at::Tensor> given, const RecordedCall& call) {
+Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recording, std::unique_ptr<Graph> recorded,
+                                                          std::span<const at::Tensor> given, const PartSettings& call) {
   auto part = std::make_shared<RecordedPart>();
   part->results = recording.results;
   RecordingParts parts = split_recording(*recorded, call.symbols, given.size(), recording.results + recording.reads.size(),
@@ -262,7 +262,7 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(JointRecording recordi
     return Refusal::because(reason);
   }
   const std::string name = call.name + " (recorded backward)";
-  CapturedSizes sizes = call.guards != nullptr ? CapturedSizes::of(*call.guards) : CapturedSizes();
+  TraceSizes sizes = call.guards != nullptr ? TraceSizes::of(*call.guards) : TraceSizes();
   if (!recording.differentiable_results.empty()) {
     auto function = std::make_shared<DifferentiableFunction>();
     function->name = call.name;
@@ -291,7 +291,7 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(JointRecording recordi
       std::ranges::transform(*saved, std::back_inserter(paths), &GradientSignature::Saved::paths);
     }
     BackwardPlan all_defined{{}, paths};
-    CapturedSizes after_gradients = sizes;
+    TraceSizes after_gradients = sizes;
     after_gradients.first = recording.differentiable_results.size();
     FormPlans forms(parts.backward->clone(), std::move(paths), name, call.options, after_gradients);
     if (recording.why_no_backward.empty()) {

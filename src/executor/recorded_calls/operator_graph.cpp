@@ -1,4 +1,4 @@
-#include "executor/joint/operator_graph.h"
+#include "executor/recorded_calls/operator_graph.h"
 
 #include "executor/compile.h"
 #include "lower/lower.h"

@@ -1,7 +1,7 @@
-#include "executor/joint/recorded_part.h"
+#include "executor/recorded_calls/recorded_part.h"
 
 #include "base/storage_of.h"
-#include "executor/joint/rerun_backward.h"
+#include "executor/recorded_calls/rerun_backward.h"
 #include "plan/autograd/alias_of.h"
 #include "plan/autograd/backward_node.h"
 

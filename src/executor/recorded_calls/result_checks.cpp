@@ -1,4 +1,4 @@
-#include "executor/joint/result_checks.h"
+#include "executor/recorded_calls/result_checks.h"
 
 #include "base/storage_of.h"
 #include "trace/tracer.h"

@@ -1,4 +1,4 @@
-#include "executor/joint/recorded_forms.h"
+#include "executor/recorded_calls/recorded_forms.h"
 
 #include "analysis/effects.h"
 #include "analysis/matrix_products.h"

@@ -1,10 +1,10 @@
-#include "executor/joint/result_parts.h"
+#include "executor/recorded_calls/result_parts.h"
 
 #include "analysis/dependence.h"
 #include "analysis/effects.h"
 #include "analysis/memory/memory_source.h"
 #include "autodiff/select/roles.h"
-#include "executor/joint/graph_copy.h"
+#include "executor/recorded_calls/graph_copy.h"
 
 #include <algorithm>
 #include <map>

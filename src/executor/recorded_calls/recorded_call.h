@@ -1,10 +1,10 @@
-// JointTrace: one kind of calls of a method that record gradients, with their backward.
+// RecordedCall: one kind of calls of a method that record gradients, with their backward.
 #pragma once
 
 #include "base/plan_race.h"
-#include "executor/joint/joint_recorder.h"
-#include "executor/joint/result_parts.h"
 #include "executor/plan_table.h"
+#include "executor/recorded_calls/record_part.h"
+#include "executor/recorded_calls/result_parts.h"
 #include "trace/bound_tensors.h"
 #include "trace/call_arguments.h"
 #include "trace/module_state.h"
@@ -30,13 +30,13 @@ class Tracer;
 bool sees_gradients(const at::Tensor& tensor);
 
 // A method of which calls are recorded.
-struct JointMethod {
+struct RecordedMethod {
   std::string name;
   // No hook, history or leaf outside of a call takes part in gradients that it computes itself.
   bool gradients_end_at_arguments = false;
 };
 
-class JointTrace final : public PlanEntry {
+class RecordedCall final : public PlanEntry {
  public:
   // Runs the method on top of the stack, which has the module and the arguments, and leaves the results.
   using RunMethod = c10::function_ref<void(torch::jit::Stack&)>;
@@ -45,13 +45,13 @@ class JointTrace final : public PlanEntry {
   // and draws is undone. Returns the trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes.
   // `may_write`: the method may write attributes or arguments. `marked`: the arguments that the call has had require a
   // gradient, which they did not before.
-  static std::shared_ptr<JointTrace> rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
-                                              const CallArguments& arguments, const SizePattern& pattern, bool may_write,
-                                              const std::vector<size_t>& marked, RunMethod run_method,
-                                              const JointMethod& method, const Options& options);
+  static std::shared_ptr<RecordedCall> rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                                const CallArguments& arguments, const SizePattern& pattern, bool may_write,
+                                                const std::vector<size_t>& marked, RunMethod run_method,
+                                                const RecordedMethod& method, const Options& options);
   // Returns a trace for calls that have no recording.
-  static std::shared_ptr<JointTrace> refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
-                                             const CallArguments& arguments, std::string reason);
+  static std::shared_ptr<RecordedCall> refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
+                                               const CallArguments& arguments, std::string reason);
 
   // Returns whether the trace is of such a call. Requires that the tensors among the arguments have the structure of those
   // that were recorded, and sizes of the pattern.
@@ -76,14 +76,14 @@ class JointTrace final : public PlanEntry {
   };
   // What a rehearsal has found.
   struct Rehearsal {
-    JointRecording recording;           // of the whole call
+    PartRecording recording;            // of the whole call
     std::vector<ResultPart> parts;      // none if the call is one part
     std::vector<const Value*> results;  // of the tracer's graph
     std::vector<size_t> marked;         // RecordedPart
     bool runs_backward = false;         // RecordedPart
   };
 
-  JointTrace(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
+  RecordedCall(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
       : state_(module), structure_(arguments.values), race_(is_tried) {}
   // Runs the call and its backward on a tracer. Returns nothing, with a refusal in the tracer, if the call cannot be
   // replayed. `has_history`: an argument has one through which gradients that the call computes may flow.
@@ -92,13 +92,13 @@ class JointTrace final : public PlanEntry {
   // computed. `arguments`: of the trace. `captured`: how many tensors it has captured.
   std::vector<at::Tensor> collect_results(const std::vector<at::Tensor>& arguments, size_t captured);
   // Makes the plans of a call that is one part. Sets `refusal` if the call cannot be replayed.
-  void add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer, const RecordedCall& call);
+  void add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer, const PartSettings& call);
   // Makes the plans of a call whose results depend on each other, or on different tensors. Each part runs once more, by its
   // operators, and is recorded with its backward. Sets `refusal` if the call cannot be replayed.
-  void add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const RecordedCall& call);
+  void add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const PartSettings& call);
   // Adds a part, whose tensors are `numbers` among those of the call. Sets `refusal` if later calls cannot repeat it.
-  void add_part(const Rehearsal& rehearsal, JointRecording recording, std::unique_ptr<Graph> recorded,
-                std::span<const at::Tensor> given, std::vector<size_t> numbers, const RecordedCall& call);
+  void add_part(const Rehearsal& rehearsal, PartRecording recording, std::unique_ptr<Graph> recorded,
+                std::span<const at::Tensor> given, std::vector<size_t> numbers, const PartSettings& call);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
   bool reads_others() const { return misses_ > kMaxMisses && misses_ > runs / 2; }
   // Runs the parts on the tensors of a call, and adds what they return. Returns false if one reads other numbers than when

@@ -1,10 +1,10 @@
-#include "executor/joint/split_recording.h"
+#include "executor/recorded_calls/split_recording.h"
 
 #include "analysis/effects.h"
 #include "analysis/memory/memory_source.h"
 #include "analysis/nested_uses.h"
 #include "autodiff/select/roles.h"
-#include "executor/joint/graph_copy.h"
+#include "executor/recorded_calls/graph_copy.h"
 
 #include <algorithm>
 #include <functional>

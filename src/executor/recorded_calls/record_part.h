@@ -1,8 +1,8 @@
-// joint_recorder: forward and backward of a call, as a tracer has recorded them.
+// record_part: forward and backward of a call, as a tracer has recorded them.
 #pragma once
 
 #include "base/expected.h"
-#include "executor/joint/recorded_part.h"
+#include "executor/recorded_calls/recorded_part.h"
 #include "trace/tracer.h"
 
 #include <sconce/options.h>
@@ -19,7 +19,7 @@
 namespace sconce {
 
 // Forward and backward of a call, or of a part of one, in the graph of a tracer.
-struct JointRecording {
+struct PartRecording {
   const Node* last_of_forward = nullptr;
   size_t results = 0;
   std::vector<c10::IValue> reads;              // numbers that the call has read, which are outputs after the results
@@ -29,7 +29,7 @@ struct JointRecording {
 };
 
 // What the parts of a call have in common.
-struct RecordedCall {
+struct PartSettings {
   std::string name;  // of the autograd nodes
   size_t symbols = 0;
   SizePattern pattern;                    // of the sizes of the first tensors, which are the arguments
@@ -43,12 +43,12 @@ struct RecordedCall {
 //
 // `tensors`: of the trace; those that it has captured come last. If backward raises because a backward within the call has
 // freed what it reads, the recording says so, and the caller's backward raises it.
-JointRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& results,
-                                const std::vector<at::Tensor>& tensors);
+PartRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& results,
+                               const std::vector<at::Tensor>& tensors);
 
 // Makes the plans of a recording, whose tracer has no refusal. Refuses what later calls cannot repeat. `given`: the tensors,
 // the call's arguments first.
-Expected<std::shared_ptr<RecordedPart>> compile_recording(JointRecording recording, std::unique_ptr<Graph> recorded,
-                                                          std::span<const at::Tensor> given, const RecordedCall& call);
+Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recording, std::unique_ptr<Graph> recorded,
+                                                          std::span<const at::Tensor> given, const PartSettings& call);
 
 }  // namespace sconce
