@@ -59,10 +59,10 @@ struct ServedCalls {
   std::vector<std::pair<std::string, uint64_t>> reasons;
 };
 
-// Calls of one kind share a key. The owner of the table asks a recording for what it assumes besides (`Holds`). One kind may
-// have several recordings of which each assumes something else. A recording costs many calls: the first kind of all is
-// recorded at once, a later one when it comes again. Of a kind whose recordings were not used, ever fewer calls are
-// recorded. Beyond a limit, what was not used for the longest time is dropped. Thread-safe.
+// Maps keys of calls to recordings. A key may have several recordings, which assume different things; the owner checks what
+// a recording assumes beyond its key (`Holds`). Recording costs as much as many calls. So the first key is recorded at once,
+// a later key on its second call, and recordings that go unused make the table back off exponentially. The least recently
+// used recording is dropped when the table is full. Thread-safe.
 class PlanTable {
  public:
   using PlanPtr = std::shared_ptr<PlanEntry>;

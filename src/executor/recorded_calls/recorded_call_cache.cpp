@@ -88,7 +88,7 @@ bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, 
                                     const CallArguments& arguments, torch::jit::Stack& stack,
                                     RecordedCall::RunMethod run_method) {
   if (!trace->is_ready()) {
-    // Where nothing was recorded but in vain, calls are not even looked up any more.
+    // If every recording so far was refused, stop looking calls up.
     if (!trace->refusal.empty() && ++calls_in_vain_ > kMaxInVain && table_.served().by_plan == 0) {
       is_on_ = false;
       is_given_up_ = true;

@@ -1,4 +1,4 @@
-// RecordedCallCache: the recorded calls of one method that record gradients.
+// RecordedCallCache: recordings of calls that require gradients, for one method.
 #pragma once
 
 #include "executor/recorded_calls/recorded_call.h"
@@ -17,21 +17,22 @@
 
 namespace sconce {
 
-// A call that records gradients is one node of LibTorch's autograd if its kind came before: forward and backward were
-// recorded together then, below autograd, so that no operator is left to autograd. Thread-safe.
+// Once a call with the same key has been recorded, a call that requires gradients runs as one autograd node. The recording
+// contains forward and backward, both below autograd. Thread-safe.
 class RecordedCallCache {
  public:
   // `graph`: of the method; outlives this.
   RecordedCallCache(const Graph& graph, RecordedMethod method, const Options& options);
 
-  // Whether calls are recorded: not before there is a plan for calls that record gradients. Programs that wait for compiles
-  // want the same plans in each run: for these, no call is recorded whose plan leaves no operator to autograd.
+  // Returns whether calls are recorded: not before there is a specialized plan for calls that require gradients. With
+  // CompileMode::kBlocking, whose programs want the same plans in each run, they are recorded only if that plan leaves
+  // operators to autograd.
   bool is_on() const { return is_on_.load(std::memory_order_relaxed); }
-  // Without an explanation, all operators are left to autograd.
+  // Notes the specialized plan. Without an explanation, it leaves all operators to autograd.
   void note_plan(const std::optional<GradientExplanation>& gradients);
 
-  // Runs a call that records gradients, if a plan serves it or it is to be recorded. The stack has the module and the
-  // arguments (`inputs` in all), which the result replaces. Returns false, and changes nothing, for other calls.
+  // Runs a call that requires gradients by a recording, or records it. The stack has the module and the arguments (`inputs`
+  // in all), which the result replaces. Returns false, and changes nothing, if the method's own plans are to run the call.
   bool run(torch::jit::Stack& stack, size_t inputs, RecordedCall::RunMethod run_method);
 
   Explanation::Recorded explain() const;
@@ -39,15 +40,15 @@ class RecordedCallCache {
   void clear() { table_.clear(); }
 
  private:
-  // Runs a call for which there is a trace, if it has a plan that is to run.
+  // Runs a call by its recording. Returns false if the recording has no plan, or has lost its race.
   bool run_by_plan(const std::shared_ptr<RecordedCall>& trace, const std::vector<int64_t>& symbols,
                    const CallArguments& arguments, torch::jit::Stack& stack, RecordedCall::RunMethod run_method);
-  // Runs the method, then records a call like it. Returns null if that is to be tried again with a later call.
+  // Runs the method, then rehearses the call to record it. Returns null if a later call is to be recorded instead.
   std::shared_ptr<RecordedCall> run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                                const CallArguments& arguments, const SizePattern& pattern,
                                                torch::jit::Stack& stack, RecordedCall::RunMethod run_method);
   bool may_write();
-  // Times the turn of a race that the last call of this thread was.
+  // Ends the turn that this thread's last call had in a race, and notes its time.
   void end_turn();
 
   const Graph& graph_;
