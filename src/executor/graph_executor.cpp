@@ -156,6 +156,7 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
 }
 
 void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
+  invocations_.add();
   if (torch::jit::tracer::isTracing()) {
     run_traced(*graph_, stack, [this](torch::jit::Stack& inputs) { run_unrecorded(inputs); });
     return;
@@ -165,7 +166,6 @@ void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
 
 void GraphExecutor::Impl::run(torch::jit::Stack& stack, RecordedCallCache* recorded) {
   const size_t expected = graph_->inputs().size();
-  invocations_.add();
   if (profiled_ && takes_profiled_run()) {
     note_run(*profiled_->plan);
     run_plan(*profiled_->plan, stack, AutogradUse::kAll);
