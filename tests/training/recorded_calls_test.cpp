@@ -11,6 +11,7 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -470,6 +471,32 @@ TEST(RecordedCalls, RunInSeveralThreads) {
   pair.ours({x}).toTensor().sum().backward();  // the threads may have ended before there was a plan
   pair.ours({x}).toTensor().sum().backward();
   EXPECT_GE(pair.recorded().by_plan, 1U);
+}
+
+// LibTorch's formula of `max` asks whether the maximum is NaN.
+TEST(RecordedCalls, CheckTheNumbersThatBackwardReads) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    return torch.exp(h - h.max()).sum(1)
+)");
+  const auto use = [](const c10::IValue& y, const at::Tensor&) { y.toTensor().sum().backward(); };
+  expect_equal_uses(pair, use);
+  const uint64_t by_plan = pair.recorded().by_plan;
+  EXPECT_GE(by_plan, 4U);
+  for (int call = 0; call < 3; ++call) {
+    std::vector<at::Tensor> gradients;
+    for (const bool is_ours : {true, false}) {
+      at::Tensor x = at::ones({5, 8});
+      x[2][3] = std::numeric_limits<double>::quiet_NaN();
+      x.requires_grad_();
+      (is_ours ? pair.ours({x}) : pair.theirs({x})).toTensor().sum().backward();
+      gradients.push_back(x.grad());
+    }
+    EXPECT_TRUE(at::allclose(gradients[0], gradients[1], 1e-4, 1e-5, /*equal_nan=*/true)) << gradients[0] << gradients[1];
+  }
+  EXPECT_EQ(pair.recorded().by_plan, by_plan + 3);
+  expect_equal_uses(pair, use);
 }
 
 // Rules reach every operator. The recording has its turns beside the plan with differentiable subgraphs.

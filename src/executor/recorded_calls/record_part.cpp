@@ -242,8 +242,9 @@ PartRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& re
   }
   const size_t captured = tracer.captured().size();
   differentiate_results(tracer, results, tensors, recording);
-  if (tracer.reads().size() != recording.reads.size()) {
-    tracer.refuse("backward reads a number from a tensor");
+  for (size_t i = recording.reads.size(); i < tracer.reads().size(); ++i) {
+    tracer.graph().add_output(tracer.reads()[i].value);
+    recording.backward_reads.push_back(tracer.reads()[i].number);
   }
   if (tracer.captured().size() != captured) {
     tracer.refuse("backward reads a tensor that forward did not");
@@ -256,10 +257,14 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recordin
   auto part = std::make_shared<RecordedPart>();
   part->results = recording.results;
   RecordingParts parts = split_recording(*recorded, call.symbols, given.size(), recording.results + recording.reads.size(),
+                                         recording.why_no_backward.empty() ? recording.differentiable_tensors.size() : 0,
                                          recording.last_of_forward);
   note_effects(*parts.forward, call.symbols, *part);
   if (const char* reason = why_not_repeated(*part, recording.differentiable_tensors, given, call.arguments)) {
     return Refusal::because(reason);
+  }
+  if (parts.reads_gradients) {
+    return Refusal::because("backward reads a number that depends on a gradient");
   }
   const std::string name = call.name + " (recorded backward)";
   TraceSizes sizes = call.guards != nullptr ? TraceSizes::of(*call.guards) : TraceSizes();
@@ -273,6 +278,7 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recordin
     function->is_list.resize(recording.differentiable_results.size());
     function->is_recorded = true;
     function->why_no_backward = recording.why_no_backward;
+    function->backward_reads = std::move(recording.backward_reads);
     auto rerun = std::make_unique<RerunBackward>(parts.forward->clone(),
                                                  RerunBackward::Form{.name = call.name,
                                                                      .symbols = call.symbols,

@@ -25,6 +25,7 @@ struct PartRecording {
   std::vector<c10::IValue> reads;              // numbers that the call has read, which are outputs after the results
   std::vector<size_t> differentiable_results;  // those that bring gradients
   std::vector<size_t> differentiable_tensors;  // those that backward has gradients of
+  std::vector<c10::IValue> backward_reads;     // numbers that backward has read, which are outputs after the gradients
   std::string why_no_backward;                 // DifferentiableFunction
 };
 

@@ -73,6 +73,14 @@ bool RecordedCall::has_hooks_within(const CallArguments& arguments) const {
          (std::ranges::any_of(captured_.tensors(), is_hooked) || std::ranges::any_of(arguments.tensors, is_hooked));
 }
 
+bool RecordedCall::reads_others() const {
+  uint64_t misses = misses_;
+  for (const Part& part : parts_) {
+    misses += part.plans->function != nullptr ? part.plans->function->misses.load() : 0;
+  }
+  return misses > kMaxMisses && misses > runs / 2;
+}
+
 bool RecordedCall::is_ready() const {
   return !parts_.empty() && !reads_others() &&
          std::ranges::all_of(parts_, [](const Part& part) { return part.plans->is_ready(); });

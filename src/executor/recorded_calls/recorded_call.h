@@ -1,4 +1,4 @@
-// RecordedCall: one kind of calls of a method that record gradients, with their backward.
+// RecordedCall: the recording of a call that requires gradients, with its backward.
 #pragma once
 
 #include "base/plan_race.h"
@@ -41,27 +41,26 @@ class RecordedCall final : public PlanEntry {
   // Runs the method on top of the stack, which has the module and the arguments, and leaves the results.
   using RunMethod = c10::function_ref<void(torch::jit::Stack&)>;
 
-  // Runs a call with its backward on copies of the arguments, which have no history, and records both. What the call writes
-  // and draws is undone. Returns the trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes.
-  // `may_write`: the method may write attributes or arguments. `marked`: the arguments that the call has had require a
-  // gradient, which they did not before.
+  // Runs a call and its backward on copies of the arguments, which have no history, and records both. Undoes what the call
+  // writes and draws. Sets `refusal` if the recording cannot be replayed. `pattern`: of the arguments' sizes. `may_write`:
+  // whether the method may write attributes or arguments. `marked`: arguments that require a gradient since the call.
   static std::shared_ptr<RecordedCall> rehearse(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                                 const CallArguments& arguments, const SizePattern& pattern, bool may_write,
                                                 const std::vector<size_t>& marked, RunMethod run_method,
                                                 const RecordedMethod& method, const Options& options);
-  // Returns a trace for calls that have no recording.
+  // Returns a recording that only says why there is none.
   static std::shared_ptr<RecordedCall> refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                                const CallArguments& arguments, std::string reason);
 
-  // Returns whether the trace is of such a call. Requires that the tensors among the arguments have the structure of those
-  // that were recorded, and sizes of the pattern.
+  // Returns whether the recording can run the call. Requires that the tensors among the arguments have the recorded
+  // structure, and sizes of the pattern.
   bool holds(const CallArguments& arguments) const;
   // Returns whether hooks would see gradients that the call computes by a backward of its own.
   bool has_hooks_within(const CallArguments& arguments) const;
   bool is_ready() const override;
   void wait_for_compile() const override;
   void explain(std::vector<Explanation>& plans) const;
-  // Whether the plans are faster than those that the method has without the recording.
+  // Races the recording against the method's other plans.
   PlanRace& race() { return race_; }
   // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern. Returns nothing, and changes
   // nothing, if the call reads other numbers from tensors than the one that was recorded.
@@ -100,7 +99,7 @@ class RecordedCall final : public PlanEntry {
   void add_part(const Rehearsal& rehearsal, PartRecording recording, std::unique_ptr<Graph> recorded,
                 std::span<const at::Tensor> given, std::vector<size_t> numbers, const PartSettings& call);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
-  bool reads_others() const { return misses_ > kMaxMisses && misses_ > runs / 2; }
+  bool reads_others() const;
   // Runs the parts on the tensors of a call, and adds what they return. Returns false if one reads other numbers than when
   // it was recorded.
   bool run_parts(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const;
@@ -111,7 +110,7 @@ class RecordedCall final : public PlanEntry {
   mutable std::atomic<uint64_t> misses_{0};  // runs that were given up
   const ModuleState state_;
   const ArgumentStructure structure_;
-  c10::IValue result_;            // with tensors of the trace, until it has ended; then with others, which mean nothing
+  c10::IValue result_;            // a template of the result, with placeholders for its tensors
   std::vector<size_t> returned_;  // per tensor of the result: its number among the tensors of the call
   BoundTensors captured_;
   std::vector<Part> parts_;

@@ -55,7 +55,7 @@ std::unique_ptr<Graph> backward_of_form(const Graph& backward, const std::vector
     }
   }
   Value* none = insert_undefined(graph->body().return_node());
-  for (size_t i = 0; i < graph->outputs().size(); ++i) {
+  for (size_t i = 0; i < graph->outputs().size(); ++i) {  // numbers that backward reads depend on no gradient
     if (const auto found = is_defined.find(graph->outputs()[i]); found != is_defined.end() && !found->second) {
       graph->body().set_return(i, none);
     }

@@ -1,5 +1,6 @@
 #include "executor/recorded_calls/recorded_part.h"
 
+#include "base/same_number.h"
 #include "base/storage_of.h"
 #include "executor/recorded_calls/rerun_backward.h"
 #include "plan/autograd/alias_of.h"
@@ -8,7 +9,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -21,12 +21,6 @@ at::Tensor own_tensor(const at::Tensor& tensor) {
     return tensor.clone();
   }
   return tensor.is_view() ? alias_of(tensor) : tensor;
-}
-
-// NaN is the same as NaN, and 0 is not -0: what was computed from a number is in the recording.
-bool is_same_number(const c10::IValue& a, const c10::IValue& b) {
-  const auto bits = [](const c10::IValue& value) { return std::bit_cast<uint64_t>(value.toDouble()); };
-  return a.isDouble() && b.isDouble() ? bits(a) == bits(b) : a.tagKind() == b.tagKind() && a == b;
 }
 
 }  // namespace

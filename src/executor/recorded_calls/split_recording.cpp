@@ -29,8 +29,9 @@ void add_nodes(const Graph& from, const Nodes& nodes, GraphCopy& copy) {
 
 class RecordingSplitter {
  public:
-  RecordingSplitter(const Graph& graph, size_t symbols, size_t tensors, size_t outputs, const Node* last_of_forward)
-      : graph_(graph), symbols_(symbols), first_gradient_(symbols + tensors), outputs_(outputs) {
+  RecordingSplitter(const Graph& graph, size_t symbols, size_t tensors, size_t outputs, size_t gradients,
+                    const Node* last_of_forward)
+      : graph_(graph), symbols_(symbols), first_gradient_(symbols + tensors), outputs_(outputs), gradients_(gradients) {
     for (const Node* node = last_of_forward; node != nullptr; node = node->previous()) {
       ran_forward_.insert(node);
     }
@@ -44,14 +45,14 @@ class RecordingSplitter {
   }
 
  private:
-  auto gradients() const { return graph_.outputs().slice(outputs_); }
+  auto of_backward() const { return graph_.outputs().slice(outputs_); }
   bool is_input(const Value& value) const { return value.node() == graph_.body().param_node(); }
 
   // Every node runs in the phase in which it ran when it was recorded: it may read what a later one writes. But for views of
   // what forward leaves: backward makes them again, of values whose versions are checked.
   void find_backward() {
-    for (const Value* gradient : gradients()) {
-      need(*gradient);
+    for (const Value* output : of_backward()) {
+      need(*output);
     }
     for (const Node* node : graph_.body().nodes()) {
       if (!ran_forward_.contains(node) && has_effects(*node)) {
@@ -91,9 +92,12 @@ class RecordingSplitter {
     for (const Node* node : graph_.body().nodes()) {
       note_dependences(*node);
     }
+    for (const Value* number : of_backward().slice(gradients_)) {
+      parts_.reads_gradients = parts_.reads_gradients || depends_.contains(number);
+    }
     for (size_t i = 0; i < incoming; ++i) {
       parts_.reaches.emplace_back();
-      for (const Value* gradient : gradients()) {
+      for (const Value* gradient : of_backward().slice(0, gradients_)) {
         const auto found = depends_.find(gradient);
         parts_.reaches[i].push_back(found == depends_.end() || found->second[i]);  // zeros of known sizes read no gradient
       }
@@ -223,8 +227,8 @@ class RecordingSplitter {
       }
     }
     add_nodes(graph_, backward_, backward);
-    for (const Value* gradient : gradients()) {
-      backward.add_output(*gradient);
+    for (const Value* output : of_backward()) {
+      backward.add_output(*output);
     }
     parts_.forward = forward.take();
     parts_.backward = backward.take();
@@ -234,6 +238,7 @@ class RecordingSplitter {
   const size_t symbols_;
   const size_t first_gradient_;  // among the inputs
   const size_t outputs_;
+  const size_t gradients_;
   Nodes ran_forward_;
   Nodes backward_;
   std::unordered_set<const Value*> saved_;
@@ -243,9 +248,9 @@ class RecordingSplitter {
 
 }  // namespace
 
-RecordingParts split_recording(const Graph& recorded, size_t symbols, size_t tensors, size_t outputs,
+RecordingParts split_recording(const Graph& recorded, size_t symbols, size_t tensors, size_t outputs, size_t gradients,
                                const Node* last_of_forward) {
-  return RecordingSplitter(recorded, symbols, tensors, outputs, last_of_forward).run();
+  return RecordingSplitter(recorded, symbols, tensors, outputs, gradients, last_of_forward).run();
 }
 
 }  // namespace sconce

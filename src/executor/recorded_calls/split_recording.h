@@ -25,14 +25,16 @@ struct RecordingParts {
   std::vector<std::vector<bool>> reaches;
   // Per gradient of an output, per saved input and then per saved output: whether what depends on the gradient reads it.
   std::vector<std::vector<bool>> needs;
+  bool reads_gradients = false;  // a number that backward reads depends on a gradient
   // Per pair of outputs: whether a node of LibTorch's autograd has gradients of both. Backward of one frees it for the
   // other.
   std::vector<std::vector<bool>> shares;
 };
 
 // Splits a recorded graph, whose inputs are `symbols` integers, `tensors` tensors, and gradients of outputs; whose outputs
-// are `outputs` outputs of the call, and gradients of tensors. `last_of_forward`: the last node that ran forward.
-RecordingParts split_recording(const Graph& recorded, size_t symbols, size_t tensors, size_t outputs,
+// are `outputs` outputs of the call, `gradients` gradients of tensors, and numbers that backward reads. `last_of_forward`:
+// the last node that ran forward.
+RecordingParts split_recording(const Graph& recorded, size_t symbols, size_t tensors, size_t outputs, size_t gradients,
                                const Node* last_of_forward);
 
 }  // namespace sconce

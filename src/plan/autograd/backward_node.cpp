@@ -1,5 +1,6 @@
 #include "plan/autograd/backward_node.h"
 
+#include "base/same_number.h"
 #include "base/storage_of.h"
 #include "plan/autograd/alias_of.h"
 
@@ -16,6 +17,14 @@ namespace impl = torch::autograd::impl;
 using torch::autograd::variable_list;
 
 namespace {
+
+variable_list gradients_on(const torch::jit::Stack& stack) {
+  variable_list gradients;
+  for (const c10::IValue& value : stack) {
+    gradients.push_back(value.toTensor());
+  }
+  return gradients;
+}
 
 bool has_defined(const variable_list& tensors) {
   return std::ranges::any_of(tensors, [](const at::Tensor& tensor) { return tensor.defined(); });
@@ -327,21 +336,26 @@ void BackwardNode::fit_strides(at::Tensor& gradient, size_t output) const {
 }
 
 variable_list BackwardNode::run_operators(const variable_list& gradients, const std::vector<bool>& is_defined) {
-  std::shared_ptr<const OperandsBefore> before;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    before = before_;
-  }
+  const std::shared_ptr<const OperandsBefore> before = operands_before();
   TORCH_CHECK(before != nullptr, torch::autograd::ERR_BACKWARD_TWICE);  // another thread's backward has freed it
   torch::jit::Stack checked;
   push_saved(checked, {is_defined, function_->backward->all_defined_paths()}, /*records=*/false);
+  return function_->operators->run(*before, gradients, wanted_gradients());
+}
+
+std::shared_ptr<const OperandsBefore> BackwardNode::operands_before() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return before_;
+}
+
+std::vector<size_t> BackwardNode::wanted_gradients() const {
   std::vector<size_t> wanted;
   for (size_t i = 0; i < num_outputs(); ++i) {
     if (task_should_compute_output(i)) {
       wanted.push_back(i);
     }
   }
-  return function_->operators->run(*before, gradients, wanted);
+  return wanted;
 }
 
 variable_list IntermediatesNode::apply(variable_list&& gradients) {
@@ -415,11 +429,18 @@ variable_list BackwardNode::run_plan_of_form(const BackwardPlan& plan, variable_
       is_defined.push_back(has_gradient);
     }
   }
+  const std::vector<c10::IValue>& reads = function.backward_reads;
+  const variable_list given = reads.empty() ? variable_list() : gradients_on(stack);
+  const std::shared_ptr<const OperandsBefore> before = operands_before();
   push_saved(stack, {is_defined, plan.saved_paths}, c10::GradMode::is_enabled());
   plan.run(stack);
+  if (!std::equal(reads.begin(), reads.end(), stack.end() - static_cast<std::ptrdiff_t>(reads.size()), is_same_number)) {
+    ++function.misses;
+    return function.operators->run(*before, given, wanted_gradients());
+  }
   variable_list results;
-  for (c10::IValue& value : stack) {
-    results.push_back(std::move(value).toTensor());
+  for (size_t i = 0; i < num_outputs(); ++i) {
+    results.push_back(std::move(stack[i]).toTensor());
   }
   return results;
 }

@@ -69,6 +69,9 @@ class BackwardNode final : public torch::autograd::Node {
   // Runs backward by operators, with autograd in grad mode.
   torch::autograd::variable_list run_operators(const torch::autograd::variable_list& gradients,
                                                const std::vector<bool>& is_defined);
+  std::shared_ptr<const OperandsBefore> operands_before();
+  // Returns the numbers of the inputs whose gradients the engine takes.
+  std::vector<size_t> wanted_gradients() const;
   // Gives a gradient the strides that the plans of a recorded call take.
   void fit_strides(at::Tensor& gradient, size_t output) const;
   // Returns whether a gradient goes through the saved value to an input that needs one.

@@ -6,8 +6,11 @@
 #include "plan/autograd/operator_backward.h"
 #include "plan/plan.h"
 
+#include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -72,6 +75,10 @@ struct DifferentiableFunction {
   bool is_recorded = false;
   // Backward by operators, where that of a recorded call has no plan. Null: there are plans of all forms.
   std::unique_ptr<OperatorBackward> operators;
+  // Numbers that backward of a recorded call has read. Its plans return theirs after the gradients. If they differ, the
+  // gradients are those of the operators.
+  std::vector<c10::IValue> backward_reads;
+  mutable std::atomic<uint64_t> misses{0};  // runs of backward that have read others
   std::string why_no_backward;  // the message that backward raises: one within the call freed what it reads. Empty if none
 };
 
