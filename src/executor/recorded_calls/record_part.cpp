@@ -267,7 +267,7 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recordin
     return Refusal::because("backward reads a number that depends on a gradient");
   }
   const std::string name = call.name + " (recorded backward)";
-  TraceSizes sizes = call.guards != nullptr ? TraceSizes::of(*call.guards) : TraceSizes();
+  TraceSizes sizes = call.sizes != nullptr ? TraceSizes::of(*call.sizes) : TraceSizes();
   if (!recording.differentiable_results.empty()) {
     auto function = std::make_shared<DifferentiableFunction>();
     function->name = call.name;

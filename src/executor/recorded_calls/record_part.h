@@ -33,9 +33,9 @@ struct PartRecording {
 struct PartSettings {
   std::string name;  // of the autograd nodes
   size_t symbols = 0;
-  SizePattern pattern;                    // of the sizes of the first tensors, which are the arguments
-  size_t arguments = 0;                   // how many those are
-  const SymbolicSizes* guards = nullptr;  // null if all calls have the recorded sizes
+  SizePattern pattern;                   // of the sizes of the first tensors, which are the arguments
+  size_t arguments = 0;                  // how many those are
+  std::shared_ptr<SymbolicSizes> sizes;  // null if all calls have the recorded sizes
   const Options& options;
 };
 

@@ -51,6 +51,103 @@ Expected<std::vector<ResultPart>> parts_of(Tracer& tracer, size_t arguments, con
   return split_at_results(tracer.graph(), tracer.symbols() + arguments, returned, differentiable);
 }
 
+// A tensor that a part returns.
+struct MadeTensor {
+  at::Tensor real;
+  bool requires_grad;
+  std::optional<TensorFacts> facts;
+  size_t number;  // among the tensors of the call
+};
+
+// Runs a part once more, by its operators, and records it with its backward.
+struct PartRun {
+  PartRun(const CallArguments& arguments, const std::vector<size_t>& marked, const PartSettings& of_call)
+      : call(of_call), tracer(of_call.sizes), given(arguments.tensors), numbers(given.size()) {
+    std::iota(numbers.begin(), numbers.end(), size_t{0});
+    tracer.allow_reads();
+    for (const c10::IValue& value : add_arguments(tracer, arguments, call.pattern, call.sizes)) {
+      const std::vector<at::Tensor> tensors = tensors_in(std::vector<c10::IValue>{value});
+      traced.insert(traced.end(), tensors.begin(), tensors.end());
+    }
+    for (const size_t number : marked) {
+      traced[number].requires_grad_();
+    }
+  }
+
+  // Adds what the part takes besides the arguments. Returns false if a plan cannot return one of these tensors as it is
+  // here.
+  bool add_operands(const ResultPart& part, const std::vector<at::Tensor>& captured_by_call,
+                    const std::unordered_map<const Value*, MadeTensor>& made) {
+    for (const Value* operand : part.operands) {
+      const auto found = made.find(operand);
+      if (found == made.end()) {
+        captured.push_back(captured_by_call[operand->offset() - call.symbols - call.arguments]);
+        continue;
+      }
+      const MadeTensor& tensor = found->second;
+      if (!tensor.real.is_non_overlapping_and_dense()) {
+        return false;
+      }
+      given.push_back(tensor.real);
+      numbers.push_back(tensor.number);
+      traced.push_back(tracer.add_leaf(tensor.real, tensor.facts).set_requires_grad(tensor.requires_grad));
+    }
+    return true;
+  }
+
+  PartRecording record(const ResultPart& part) {
+    const BackwardOnThisThread on_this_thread;
+    const TracingScope scope(tracer);
+    torch::jit::Stack stack = symbols_of(call.pattern, std::span(traced).first(call.arguments));
+    stack.insert(stack.end(), traced.begin(), traced.end());
+    stack.insert(stack.end(), captured.begin(), captured.end());
+    OperatorGraph(part.graph, call.name).run(stack);
+    for (const c10::IValue& output : stack) {
+      if (output.isTensor()) {
+        results.push_back(output.toTensor());
+      }
+    }
+    traced.insert(traced.end(), tracer.captured().begin(), tracer.captured().end());
+    return record_gradients(tracer, results, traced);
+  }
+
+  // Notes which of the call's captured tensors the tracer has met, in its order.
+  void number_captured(const std::vector<at::Tensor>& captured_by_call) {
+    for (const at::Tensor& tensor : tracer.captured()) {
+      const auto is_same = [&](const at::Tensor& other) { return other.is_same(tensor); };
+      const auto found = std::ranges::find_if(captured_by_call, is_same);
+      if (found == captured_by_call.end()) {
+        tracer.refuse("it reads another tensor when it runs again");
+        return;
+      }
+      given.push_back(tensor);
+      numbers.push_back(call.arguments + static_cast<size_t>(found - captured_by_call.begin()));
+    }
+  }
+
+  // Notes what the part has returned, numbered from `next` on.
+  void note_made(const ResultPart& part, size_t& next, std::unordered_map<const Value*, MadeTensor>& made) const {
+    auto result = results.begin();
+    for (const Value* output : part.outputs) {
+      if (output->type()->kind() != c10::TypeKind::TensorType) {
+        continue;
+      }
+      const TensorFacts* facts = tracer.symbolic_facts(*result);
+      made.emplace(output, MadeTensor{real_of(*result).detach(), result->requires_grad(),
+                                      facts != nullptr ? std::optional(*facts) : std::nullopt, next++});
+      ++result;
+    }
+  }
+
+  const PartSettings& call;
+  Tracer tracer;
+  std::vector<at::Tensor> given;   // the part's tensors: arguments, what parts before return, captured ones
+  std::vector<size_t> numbers;     // of these among the tensors of the call
+  std::vector<at::Tensor> traced;  // of the trace, in the same order
+  std::vector<at::Tensor> captured;
+  std::vector<at::Tensor> results;  // of the trace
+};
+
 }  // namespace
 
 bool sees_gradients(const at::Tensor& tensor) {
@@ -235,7 +332,7 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
                                 .symbols = tracer.symbols(),
                                 .pattern = pattern,
                                 .arguments = arguments.tensors.size(),
-                                .guards = sizes.get(),
+                                .sizes = sizes,
                                 .options = options};
     if (rehearsal->parts.empty()) {
       trace->add_whole(*rehearsal, arguments, tracer, recorded);
@@ -278,96 +375,37 @@ void RecordedCall::add_part(const Rehearsal& rehearsal, PartRecording recording,
 }
 
 void RecordedCall::add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const PartSettings& call) {
-  // A tensor that a part returns, of the part's trace.
-  struct Made {
-    at::Tensor tensor;
-    std::optional<TensorFacts> facts;
-    size_t number;  // among the tensors of the call
-  };
-  std::unordered_map<const Value*, Made> made;
-  const size_t first_captured = arguments.tensors.size();
-  size_t next = first_captured + captured_.tensors().size();
-  const auto sizes = std::const_pointer_cast<SymbolicSizes>(guards);
-  const BackwardOnThisThread on_this_thread;
-  for (ResultPart& part : rehearsal.parts) {
-    Tracer tracer(sizes);
-    tracer.allow_reads();
-    std::vector<at::Tensor> given = arguments.tensors;
-    std::vector<size_t> numbers(given.size());
-    std::iota(numbers.begin(), numbers.end(), size_t{0});
-    std::vector<at::Tensor> tensors;
-    for (const c10::IValue& value : add_arguments(tracer, arguments, pattern, sizes)) {
-      const std::vector<at::Tensor> traced = tensors_in(std::vector<c10::IValue>{value});
-      tensors.insert(tensors.end(), traced.begin(), traced.end());
-    }
-    for (const size_t number : rehearsal.marked) {
-      tensors[number].requires_grad_();
-    }
-    std::vector<at::Tensor> captured;
-    for (const Value* operand : part.operands) {
-      const auto found = made.find(operand);
-      if (found == made.end()) {
-        captured.push_back(captured_.tensors()[operand->offset() - call.symbols - first_captured]);
-        continue;
-      }
-      const at::Tensor real = real_of(found->second.tensor).detach();
-      if (!real.is_non_overlapping_and_dense()) {
-        refusal = "what several of its results are computed from is a tensor whose elements have gaps or overlap";
-        return;
-      }
-      given.push_back(real);
-      numbers.push_back(found->second.number);
-      tensors.push_back(tracer.add_leaf(real, found->second.facts).set_requires_grad(found->second.tensor.requires_grad()));
+  std::unordered_map<const Value*, MadeTensor> made;
+  const size_t first_made = call.arguments + captured_.tensors().size();
+  size_t next = first_made;
+  for (const ResultPart& part : rehearsal.parts) {
+    PartRun run(arguments, rehearsal.marked, call);
+    if (!run.add_operands(part, captured_.tensors(), made)) {
+      refusal = "what several of its results are computed from is a tensor whose elements have gaps or overlap";
+      return;
     }
     PartRecording recording;
-    std::vector<at::Tensor> results;
     try {
-      const TracingScope scope(tracer);
-      torch::jit::Stack stack = symbols_of(pattern, std::span(tensors).first(first_captured));
-      stack.insert(stack.end(), tensors.begin(), tensors.end());
-      stack.insert(stack.end(), captured.begin(), captured.end());
-      OperatorGraph(std::move(part.graph), call.name).run(stack);
-      for (const c10::IValue& output : stack) {
-        if (output.isTensor()) {
-          results.push_back(output.toTensor());
-        }
-      }
-      tensors.insert(tensors.end(), tracer.captured().begin(), tracer.captured().end());
-      recording = record_gradients(tracer, results, tensors);
+      recording = run.record(part);
     } catch (const std::exception& error) {
       refusal = std::string("it raises while it is recorded: ") + error.what();
       return;
     }
-    for (const at::Tensor& tensor : tracer.captured()) {
-      const auto is_same = [&](const at::Tensor& other) { return other.is_same(tensor); };
-      const auto found = std::ranges::find_if(captured_.tensors(), is_same);
-      if (found == captured_.tensors().end()) {
-        tracer.refuse("it reads another tensor when it runs again");
-        break;
-      }
-      given.push_back(tensor);
-      numbers.push_back(first_captured + static_cast<size_t>(found - captured_.tensors().begin()));
-    }
-    size_t position = 0;
-    for (const Value* output : part.outputs) {
-      if (output->type()->kind() == c10::TypeKind::TensorType) {
-        const TensorFacts* facts = tracer.symbolic_facts(results[position]);
-        made.emplace(output, Made{results[position], facts != nullptr ? std::optional(*facts) : std::nullopt, next++});
-        ++position;
-      }
-    }
-    if (tracer.refusal()) {
-      refusal = tracer.refusal()->reason;
+    run.number_captured(captured_.tensors());
+    if (run.tracer.refusal()) {
+      refusal = run.tracer.refusal()->reason;
       return;
     }
-    add_part(rehearsal, std::move(recording), tracer.finish(/*has_facts=*/true), given, std::move(numbers), call);
+    run.note_made(part, next, made);
+    add_part(rehearsal, std::move(recording), run.tracer.finish(/*has_facts=*/true), run.given, std::move(run.numbers),
+             call);
     if (!refusal.empty()) {
       return;
     }
   }
   for (size_t& number : returned_) {
-    if (number >= first_captured + captured_.tensors().size()) {
-      number = made.at(rehearsal.results[number - first_captured - captured_.tensors().size()]).number;
+    if (number >= first_made) {
+      number = made.at(rehearsal.results[number - first_made]).number;
     }
   }
 }
@@ -395,7 +433,9 @@ bool RecordedCall::run_undoably(const std::vector<int64_t>& symbols, std::vector
   for (const Part& part : parts_) {
     draws = draws || part.plans->draws;
     for (const size_t position : part.plans->written) {
-      written.push_back(tensors[part.tensors[position]]);
+      if (const size_t number = part.tensors[position]; number < tensors.size()) {  // not what a part returns
+        written.push_back(tensors[number]);
+      }
     }
   }
   std::vector<at::Tensor> marked;

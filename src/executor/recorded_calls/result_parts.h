@@ -18,7 +18,7 @@ namespace sconce {
 //                                                                 y come from three nodes.
 struct ResultPart {
   // Takes the symbols, the arguments, and `operands`. Returns `outputs`.
-  std::unique_ptr<Graph> graph;
+  std::shared_ptr<const Graph> graph;
   // Values of the forward: those that parts before return, then captured tensors.
   std::vector<const Value*> operands;
   // Values of the forward: results, numbers that the call reads, and what later parts read.
