@@ -424,6 +424,43 @@ def forward(self, x):
   EXPECT_GE(pair.recorded().by_plan, 4U);
 }
 
+// The script detaches what it goes on to compute with, and what it does not.
+TEST(RecordedResults, AreDetachedByTheScript) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    e = torch.linear(h, self.b_weight)
+    return e.sum(1), h, e.detach(), torch.sin(h).detach(), torch.cos(e).detach()
+)");
+  expect_equal_uses(pair, [](const c10::IValue& result, const at::Tensor&) {
+    const auto& elements = result.toTupleRef().elements();
+    for (size_t i = 2; i < elements.size(); ++i) {
+      EXPECT_FALSE(elements[i].toTensor().requires_grad());
+      EXPECT_TRUE(elements[i].toTensor().is_leaf());
+    }
+    (elements[0].toTensor() * elements[2].toTensor().sum(1) + elements[1].toTensor().sum(1)).sum().backward();
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
+// As potentials return energies of atoms: detached, beside forces.
+TEST(RecordedResults, AreDetachedBesideGradients) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    h = torch.cummax(torch.linear(x, self.a_weight, self.a_bias), 1)[0]
+    atoms = torch.linear(torch.tanh(h), self.b_weight).sum(1)
+    forces = torch.autograd.grad([atoms.sum()], [x], create_graph=True)[0]
+    assert forces is not None
+    return atoms.sum(), -forces, atoms.detach()
+)");
+  expect_equal_uses(pair, [](const c10::IValue& result, const at::Tensor&) {
+    const auto& elements = result.toTupleRef().elements();
+    EXPECT_FALSE(elements[2].toTensor().requires_grad());
+    (elements[0].toTensor() + elements[1].toTensor().pow(2).sum()).backward();
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
 // Both heads draw numbers, and read one tensor. The trunk reads a number from it, which is the same in each call.
 TEST(RecordedResults, AreHeadsOfOneTrunk) {
   RecordedPair pair(R"(

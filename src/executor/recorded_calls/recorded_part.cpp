@@ -15,9 +15,10 @@
 namespace sconce {
 namespace {
 
-// Returns what is the caller's alone: a copy if backward keeps something else in its memory.
+// Returns what is the caller's alone: a copy if backward keeps something else in its memory, or if the part returns what it
+// was given, which a part before has made and the script has detached.
 at::Tensor own_tensor(const at::Tensor& tensor) {
-  if (storage_of(tensor) != nullptr && tensor.storage().use_count() > 1) {
+  if (tensor.requires_grad() || (storage_of(tensor) != nullptr && tensor.storage().use_count() > 1)) {
     return tensor.clone();
   }
   return tensor.is_view() ? alias_of(tensor) : tensor;
