@@ -431,7 +431,7 @@ variable_list BackwardNode::run_plan_of_form(const BackwardPlan& plan, variable_
   }
   const std::vector<c10::IValue>& reads = function.backward_reads;
   const variable_list given = reads.empty() ? variable_list() : gradients_on(stack);
-  const std::shared_ptr<const OperandsBefore> before = operands_before();
+  const std::shared_ptr<const OperandsBefore> before = reads.empty() ? nullptr : operands_before();
   push_saved(stack, {is_defined, plan.saved_paths}, c10::GradMode::is_enabled());
   plan.run(stack);
   if (!std::equal(reads.begin(), reads.end(), stack.end() - static_cast<std::ptrdiff_t>(reads.size()), is_same_number)) {
