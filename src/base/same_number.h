@@ -1,4 +1,4 @@
-// is_same_number: compares numbers that a recording has read from tensors with those of a later run.
+// is_same_number: compares a number that was read from a tensor with the recorded one.
 #pragma once
 
 #include <ATen/core/ivalue.h>

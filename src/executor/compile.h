@@ -81,7 +81,7 @@ using AssumeInputs = std::function<InputAssumptions(Graph& graph)>;
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
                                              const CompileSettings& settings);
 
-// The symbols in the facts of a captured graph's inputs, each of which is at least 2.
+// The symbols in the facts of a trace's inputs, each of which is at least 2.
 struct TraceSizes {
   // Returns all symbols, of which a tracer makes the first inputs of its graph.
   static TraceSizes of(const SymbolicSizes& sizes);

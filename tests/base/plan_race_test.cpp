@@ -42,7 +42,7 @@ TEST(PlanRace, IsNotHeldWhereThePlanShallRun) {
   EXPECT_EQ(race.next(), PlanRace::Side::kPlan);
 }
 
-// Turns that nobody has timed, such as those of several threads, end the race for the plan.
+// The plan wins a race without times, as when several threads call.
 TEST(PlanRace, EndsWithoutTimes) {
   PlanRace race(/*is_held=*/true);
   for (int call = 0; call < 24; ++call) {

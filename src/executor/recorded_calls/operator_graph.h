@@ -35,7 +35,7 @@ class OperatorGraph {
   mutable std::unique_ptr<Plan> plan_with_open_sizes_;
 };
 
-// Returns the symbols of a call with these arguments; c10::SymInt where those of a trace leave sizes open.
+// Returns the symbols of a call with these arguments, as c10::SymInt if a trace with symbolic sizes runs.
 torch::jit::Stack symbols_of(const SizePattern& pattern, std::span<const at::Tensor> arguments);
 
 }  // namespace sconce

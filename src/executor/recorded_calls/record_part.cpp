@@ -133,7 +133,7 @@ void differentiate_results(Tracer& tracer, const std::vector<at::Tensor>& result
     recording.differentiable_tensors = positions;
     return;
   }
-  // These gradients nobody has, but backward computes them and may raise, where autograd::grad does not.
+  // A caller's backward also computes gradients of these leaves, and may raise.
   if (const std::vector<at::Tensor> others = other_leaves(differentiable, inputs); !others.empty()) {
     const RequiredGradients required(others);
     gradients_of(differentiable, others, incoming);

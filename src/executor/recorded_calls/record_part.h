@@ -29,7 +29,7 @@ struct PartRecording {
   std::string why_no_backward;                 // DifferentiableFunction
 };
 
-// What the parts of a call have in common.
+// Settings that all parts of a call share.
 struct PartSettings {
   std::string name;  // of the autograd nodes
   size_t symbols = 0;

@@ -70,10 +70,10 @@ class RecordedCall final : public PlanEntry {
   // One for each autograd node of a call. Most calls have one part.
   struct Part {
     std::shared_ptr<RecordedPart> plans;
-    // The part's tensors by their numbers among those of the call: arguments, captured ones, then what parts return.
+    // The part's tensors, as indices into the call's: arguments, captured tensors, results of the parts before.
     std::vector<size_t> tensors;
   };
-  // What a rehearsal has found.
+  // The result of a rehearsal.
   struct Rehearsal {
     PartRecording recording;            // of the whole call
     std::vector<ResultPart> parts;      // none if the call is one part
@@ -95,7 +95,7 @@ class RecordedCall final : public PlanEntry {
   // Makes the plans of a call whose results depend on each other, or on different tensors. Each part runs once more, by its
   // operators, and is recorded with its backward. Sets `refusal` if the call cannot be replayed.
   void add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const PartSettings& call);
-  // Adds a part, whose tensors are `numbers` among those of the call. Sets `refusal` if later calls cannot repeat it.
+  // Adds a part. `numbers`: its tensors (Part::tensors). Sets `refusal` if later calls cannot repeat it.
   void add_part(const Rehearsal& rehearsal, PartRecording recording, std::unique_ptr<Graph> recorded,
                 std::span<const at::Tensor> given, std::vector<size_t> numbers, const PartSettings& call);
   // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.

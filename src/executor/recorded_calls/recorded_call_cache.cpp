@@ -114,7 +114,7 @@ bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, 
   } else {
     table_.count_eager("it read other numbers from tensors than when it was recorded");
     {
-      const std::lock_guard<std::mutex> lock(turn_mutex_);  // a run in vain is not compared
+      const std::lock_guard<std::mutex> lock(turn_mutex_);  // the race leaves out runs that were undone
       turn_.reset();
     }
     run_method(stack);

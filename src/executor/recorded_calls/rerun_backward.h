@@ -13,7 +13,7 @@
 
 namespace sconce {
 
-// What is saved of a recorded call lies below autograd. So forward runs again, on tensors with a history of their own, and
+// A recorded call saves values below autograd. So forward runs again, on tensors with a history of their own, and
 // autograd differentiates it. Under `create_graph`, that is a call of a method of its own, from tensors and gradients of
 // results to gradients of tensors, and is recorded in its turn. Thread-safe.
 class RerunBackward final : public OperatorBackward {

@@ -212,7 +212,7 @@ class ResultSplitter {
   }
 
   Expected<std::vector<ResultPart>> make_parts(const std::vector<size_t>& order) {
-    // What parts read of others is known once all have been looked at.
+    // A part returns what later parts read, so all operands are collected before any graph is made.
     std::vector<std::vector<size_t>> nodes(parts_.size());  // of each part, with those made again, in program order
     std::vector<std::vector<const Value*>> operands(parts_.size());
     std::unordered_set<const Value*> crossing;
