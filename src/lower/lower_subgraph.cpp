@@ -63,7 +63,8 @@ class BackwardLowering {
   BackwardPlan operator()(const BackwardForm& form) const {
     std::shared_ptr<Graph> graph = specialize_backward(*general_, intermediates_, form);
     BackwardPlan made;
-    made.saved_paths = gradient_paths(*graph, form.gradients.size() + (form.records ? intermediates_ : 0), saved_);
+    made.saved_paths =
+        gradient_paths(*graph, form.gradients.size() + (form.records ? intermediates_ : 0), graph->outputs().size(), saved_);
     if (!form.records && options_.optimize_backward != nullptr) {
       (*options_.optimize_backward)(graph);
     } else {

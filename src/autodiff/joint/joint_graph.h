@@ -8,6 +8,7 @@
 #include <c10/util/ArrayRef.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace sconce {
@@ -23,6 +24,14 @@ namespace sconce {
 //             …)                     conditions (GradientSignature::Output)
 //
 // Any of the gradients may be an undefined tensor.
+//
+// A recording is a joint graph, too. It has no intermediates, no %records and no conditions:
+//
+//   graph(%s,                        symbols: sizes that both phases take
+//         %x, %w, %dy):
+//     …                              up to `last_of_forward`
+//     …
+//     return (%y, %dx, %dw, %n)      %n: numbers that backward has read
 struct JointGraph {
   // A value inside the forward graph that has a gradient: a tensor, or a list that a branch or loop saves. In double
   // backward the value receives a second gradient, through the saved copy that backward read.
@@ -41,11 +50,20 @@ struct JointGraph {
   size_t params = 0;
   bool is_block = false;
   RunPass run = nullptr;  // the passes that fold the graph and those of blocks in it
+  struct Recording {
+    const Node* last_of_forward = nullptr;
+    size_t symbols = 0;
+    size_t reads = 0;  // numbers that backward has read
+  };
+  std::optional<Recording> recording;
 
   c10::ArrayRef<Value*> outputs() const { return graph->outputs().slice(0, forward_outputs); }
-  c10::ArrayRef<Value*> gradients() const { return graph->outputs().slice(forward_outputs, signature.inputs.size()); }
+  // The gradients, then the numbers that backward of a recording has read.
+  c10::ArrayRef<Value*> backward_outputs() const {
+    return graph->outputs().slice(forward_outputs, signature.inputs.size() + (recording ? recording->reads : 0));
+  }
   c10::ArrayRef<Value*> conditions() const {
-    return graph->outputs().slice(forward_outputs + signature.inputs.size() + intermediates.size());
+    return graph->outputs().slice(forward_outputs + backward_outputs().size() + intermediates.size());
   }
   // Returns whether a gradient flows from an output to an input. If not, the graph is the forward graph.
   bool has_gradient() const { return !signature.inputs.empty() && !signature.outputs.empty(); }

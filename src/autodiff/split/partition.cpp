@@ -26,8 +26,8 @@ bool may_copy(const Node& node) {
   return operand == nullptr || !operand->contiguous || !is_row_major;
 }
 
-// Asks three questions in order. What depends on a gradient, and so can only run backward? What does forward compute for its
-// own sake? What does backward read of the rest, and is it saved or computed again?
+// Answers three questions in order. What can only run backward: it depends on a gradient, or did so when it was recorded?
+// What does forward compute for its own sake? What does backward read of the rest, and is it saved or computed again?
 class Partitioner {
  public:
   explicit Partitioner(const JointGraph& joint) : joint_(joint), params_(joint.graph->body().param_node()) {
@@ -38,11 +38,20 @@ class Partitioner {
   }
 
   Partition run() {
-    find_dependent();
+    if (joint_.recording) {
+      find_recorded_backward(joint_.recording->last_of_forward);
+    } else {
+      find_dependent();
+    }
     // `need` comes after it, and saves a value that forward computes anyway, rather than compute it twice.
     find_forward();
-    for (const Value* gradient : joint_.gradients()) {
-      need(*gradient);
+    for (const Value* output : joint_.backward_outputs()) {
+      need(*output);
+    }
+    for (const Node* node : joint_.graph->body().nodes()) {
+      if (only_backward_.contains(node) && has_effects(*node)) {
+        compute_in_backward(*node);
+      }
     }
     return std::move(partition_);
   }
@@ -53,15 +62,21 @@ class Partitioner {
     return value.node() == params_ && value.offset() >= joint_.forward_inputs;
   }
 
+  void find_recorded_backward(const Node* last_of_forward) {
+    for (const Node* node = joint_.graph->body().last(); node != last_of_forward; node = node->previous()) {
+      only_backward_.insert(node);
+    }
+  }
+
   void find_dependent() {
     // Program order: what an operand depends on is known. A node with blocks is one node here.
     for (const Node* node : joint_.graph->body().nodes()) {
       bool depends = false;
       for_each_operand(*node, [&](const Value* operand) {
-        depends = depends || is_gradient_input(*operand) || dependent_.contains(operand->node());
+        depends = depends || is_gradient_input(*operand) || only_backward_.contains(operand->node());
       });
       if (depends) {
-        dependent_.insert(node);
+        only_backward_.insert(node);
       }
     }
   }
@@ -74,7 +89,7 @@ class Partitioner {
       }
     }
     for (const Node* node : joint_.graph->body().nodes()) {
-      if (!dependent_.contains(node) && has_effects(*node)) {
+      if (!only_backward_.contains(node) && has_effects(*node)) {
         compute_in_forward(*node);
       }
     }
@@ -94,14 +109,19 @@ class Partitioner {
     if (value.constant() != nullptr || is_gradient_input(value) || partition_.backward.contains(&node)) {
       return;
     }
-    if (!dependent_.contains(&node) && !is_computed_again(value)) {
+    if (!only_backward_.contains(&node) && !is_computed_again(value)) {
       // Forward may not have computed it so far: sizes that only a gradient is summed to.
       compute_in_forward(node);
       partition_.saved.insert(&value);
       return;
     }
-    partition_.backward.insert(&node);
-    for_each_operand(node, [this](const Value* operand) { need(*operand); });
+    compute_in_backward(node);
+  }
+
+  void compute_in_backward(const Node& node) {
+    if (partition_.backward.insert(&node).second) {
+      for_each_operand(node, [this](const Value* operand) { need(*operand); });
+    }
   }
 
   // Numbers are not computed again: they would keep the tensors alive that they were asked of. Random numbers would differ.
@@ -110,8 +130,10 @@ class Partitioner {
     if (&node == params_ || has_effects(node) || is_number_like(value)) {
       return false;
     }
-    return is_cheap_view(node) && !may_copy(node) ? !connected_.contains(&value) || is_connected_again(node)
-                                                  : !partition_.forward.contains(&node);
+    if (is_cheap_view(node) && !may_copy(node)) {
+      return !connected_.contains(&value) || is_connected_again(node);
+    }
+    return !joint_.recording && !partition_.forward.contains(&node);
   }
 
   // Returns whether the view, or list, computed again in double backward has the gradients that the saved one would have:
@@ -126,7 +148,7 @@ class Partitioner {
 
   const JointGraph& joint_;
   const Node* const params_;
-  std::unordered_set<const Node*> dependent_;  // on a gradient
+  std::unordered_set<const Node*> only_backward_;
   // Results of operators, whose saved copies bring gradients to the inputs in double backward.
   std::unordered_set<const Value*> connected_;
   Partition partition_;

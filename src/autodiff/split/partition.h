@@ -12,6 +12,8 @@ namespace sconce {
 //   %v = transpose(%w)           forward and backward     saved: %w, an input; the view costs nothing again
 //   %c = 1 - %a * %a             backward                 only the gradient needs it
 //   %d = %grad * %c              backward                 depends on a gradient
+//
+// A node of a recording stays in the phase in which it ran, since it may read what a later one writes.
 struct Partition {
   std::unordered_set<const Node*> forward;
   std::unordered_set<const Node*> backward;  // a node in both is computed again

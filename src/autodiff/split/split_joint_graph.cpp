@@ -1,12 +1,10 @@
 #include "autodiff/split/split_joint_graph.h"
 
 #include "analysis/gradient_paths.h"
-#include "analysis/nested_uses.h"
+#include "autodiff/split/graph_copy.h"
 #include "autodiff/split/partition.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/specialize_backward.h"
-
-#include <c10/util/FunctionRef.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -42,8 +40,9 @@ class JointGraphSplitter {
   void order_saved() {
     GradientSignature& signature = graphs_.signature;
     std::unordered_set<const Value*>& left = partition_.saved;
+    const size_t symbols = joint_.recording ? joint_.recording->symbols : 0;
     for (size_t i = joint_.params; i < joint_.forward_inputs; ++i) {
-      if (left.erase(graph_.inputs()[i]) != 0) {
+      if (left.erase(graph_.inputs()[i]) != 0 || i < symbols) {
         signature.saved_inputs.push_back({i, {}});
         saved_.push_back(graph_.inputs()[i]);
       }
@@ -72,33 +71,30 @@ class JointGraphSplitter {
   // Copies what backward computes to a graph of its own. Inputs: the gradients of outputs, the gradients of intermediates,
   // the bool, the saved values.
   void build_backward() {
-    auto backward = std::make_shared<Graph>();
-    ValueMap copies;
-    const auto enter = [&](const Value& value) {
-      Value* input = backward->add_input(value.name(), value.type());
-      if (value.facts() != nullptr) {
-        input->set_facts(*value.facts());
-      }
-      copies[&value] = input;
-    };
+    GraphCopy copy;
     const size_t outputs = graphs_.signature.outputs.size();
     for (const Value* gradient : graph_.inputs().slice(joint_.forward_inputs, outputs)) {
-      enter(*gradient);
+      copy.add_input(*gradient);
     }
-    const std::vector<size_t> unused = enter_gradients_of_intermediates(*backward, enter);
-    enter(*graph_.inputs().back());
+    const std::vector<size_t> unused = enter_gradients_of_intermediates(copy, outputs);
+    if (!joint_.recording) {
+      copy.add_input(*graph_.inputs().back());
+    }
     for (const Value* saved : saved_) {
-      enter(*saved);
+      copy.add_input(*saved);
     }
     for (const Node* node : graph_.body().nodes()) {
       if (partition_.backward.contains(node)) {
-        for_each_operand(*node, [&](Value* operand) { enter_constant(*backward, *operand, copies); });
-        backward->copy_node(*node, backward->body().return_node(), copies);
+        copy.add_node(*node);
       }
     }
-    for (Value* gradient : joint_.gradients()) {
-      enter_constant(*backward, *gradient, copies);
-      backward->add_output(copies.at(gradient));
+    for (const Value* output : joint_.backward_outputs()) {
+      copy.add_output(*output);
+    }
+    std::shared_ptr<Graph> backward = copy.take();
+    if (joint_.recording) {
+      graphs_.backward = std::move(backward);
+      return;
     }
     // Once the graph is complete: `unused` are positions among all inputs. specialize_backward then counts only the
     // gradients of intermediates that are left.
@@ -110,7 +106,7 @@ class JointGraphSplitter {
 
   // Returns the positions of the gradients that no run has: double backward brings one only to a value that backward read,
   // and once to a value that stands for two intermediates since passes merged them.
-  std::vector<size_t> enter_gradients_of_intermediates(const Graph& backward, c10::function_ref<void(const Value&)> enter) {
+  std::vector<size_t> enter_gradients_of_intermediates(GraphCopy& copy, size_t first) {
     std::vector<size_t>& differentiable = graphs_.signature.differentiable_intermediates;
     std::vector<size_t> unused;
     for (const auto& [value, gradient] : joint_.intermediates) {
@@ -119,23 +115,18 @@ class JointGraphSplitter {
       if (number < intermediates_.size() && is_new) {
         differentiable.push_back(number);
       } else {
-        unused.push_back(backward.inputs().size());
+        unused.push_back(first);
       }
-      enter(*gradient);
+      copy.add_input(*gradient);
+      ++first;
     }
     return unused;
-  }
-
-  static void enter_constant(Graph& graph, const Value& value, ValueMap& copies) {
-    if (value.constant() != nullptr && !copies.contains(&value)) {
-      graph.copy_node(*value.node(), graph.body().return_node(), copies);
-    }
   }
 
   // Before passes optimize backward: a merged node would read a value for more gradients than eager execution does.
   void find_paths() {
     GradientSignature& signature = graphs_.signature;
-    std::vector<Dependence> paths = gradient_paths(*graphs_.backward, signature.outputs.size(),
+    std::vector<Dependence> paths = gradient_paths(*graphs_.backward, signature.outputs.size(), signature.inputs.size(),
                                                    signature.saved_inputs.size() + signature.saved_outputs.size());
     auto next = paths.begin();
     for (auto* saved : {&signature.saved_inputs, &signature.saved_outputs}) {

@@ -12,11 +12,12 @@ namespace sconce {
 struct DifferentiableGraphs {
   std::shared_ptr<Graph> forward;
   std::shared_ptr<Graph> backward;
-  std::shared_ptr<Graph> general_backward;
+  std::shared_ptr<Graph> general_backward;  // null for a recording
   GradientSignature signature;
 };
 
-// Splits the graph, of which nothing may be used afterwards.
+// Splits the graph, of which nothing may be used afterwards. The signature of a recording does not say which gradients reach
+// which inputs.
 //
 // Backward computes what depends on a gradient, and computes again what only the texts of gradients need and views of saved
 // values. Forward computes everything else: numbers, so that sizes are saved and not tensors, and values that both need,

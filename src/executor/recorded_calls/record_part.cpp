@@ -1,11 +1,12 @@
 #include "executor/recorded_calls/record_part.h"
 
 #include "analysis/effects.h"
+#include "analysis/gradient_paths.h"
 #include "analysis/memory/memory_source.h"
+#include "autodiff/split/split_joint_graph.h"
 #include "base/storage_of.h"
 #include "executor/recorded_calls/recorded_forms.h"
 #include "executor/recorded_calls/rerun_backward.h"
-#include "executor/recorded_calls/split_recording.h"
 #include "trace/history.h"
 
 #include <ATen/ops/ones_like.h>
@@ -76,14 +77,16 @@ void note_effects(const Graph& forward, size_t symbols, RecordedPart& plans) {
   plans.written.erase(std::unique(plans.written.begin(), plans.written.end()), plans.written.end());
 }
 
-// Removes detaches from a graph that runs below autograd.
-void remove_detaches(Graph& graph) {
-  for_each_node(graph.body(), [](Node* node) {
+// Returns a copy of a graph that runs below autograd.
+std::unique_ptr<Graph> without_detaches(const Graph& graph) {
+  std::unique_ptr<Graph> copy = graph.clone();
+  for_each_node(copy->body(), [](Node* node) {
     if (node->opcode() == Opcode::kDetach) {
       node->output()->replace_all_uses_with(node->input(0));
       node->erase();
     }
   });
+  return copy;
 }
 
 // Returns why a later call cannot repeat what the recorded one writes; null if it can. `given`: the call's tensors.
@@ -189,38 +192,88 @@ class FormPlans {
   const std::shared_ptr<State> state_;
 };
 
-// Returns the signature of a part whose operands are the symbols, then the tensors.
-GradientSignature signature_of(const PartRecording& recording, const RecordingParts& parts, size_t symbols) {
-  GradientSignature signature;
+// Returns the joint graph of a recording, whose operands are the symbols, then the tensors. If backward raises, it has no
+// gradients.
+JointGraph joint_graph_of(const PartRecording& recording, std::shared_ptr<Graph> graph, size_t symbols, size_t tensors) {
+  JointGraph joint{.graph = std::move(graph),
+                   .forward_inputs = symbols + tensors,
+                   .forward_outputs = recording.results + recording.reads.size()};
+  joint.recording = {recording.last_of_forward, symbols, recording.backward_reads.size()};
+  for (const size_t result : recording.differentiable_results) {
+    joint.signature.outputs.push_back({result, {}, std::nullopt});
+  }
+  for (const size_t number : recording.differentiable_tensors) {
+    if (recording.why_no_backward.empty()) {
+      joint.signature.inputs.push_back(symbols + number);
+    }
+  }
+  return joint;
+}
+
+bool depends(const Dependence& sources) { return std::ranges::find(sources, true) != sources.end(); }
+
+// Completes the signature: which gradients of results reach which tensors. `sources`: gradients_of_outputs of backward.
+void note_reached_tensors(const PartRecording& recording, size_t symbols, const std::vector<Dependence>& sources,
+                          GradientSignature& signature) {
+  signature.inputs.clear();
   for (const size_t number : recording.differentiable_tensors) {
     signature.inputs.push_back(symbols + number);
   }
-  const size_t inputs = signature.inputs.size();
-  for (size_t i = 0; i < recording.differentiable_results.size(); ++i) {
-    std::vector<bool> reaches(inputs, true);  // if backward raises
-    if (recording.why_no_backward.empty()) {
-      reaches = parts.reaches[i];
+  for (size_t i = 0; i < signature.outputs.size(); ++i) {
+    std::vector<bool>& reaches = signature.outputs[i].reaches;
+    reaches.assign(signature.inputs.size(), true);  // if backward raises
+    for (size_t input = 0; input < reaches.size() && recording.why_no_backward.empty(); ++input) {
+      reaches[input] = sources[input][i] || !depends(sources[input]);  // zeros of known sizes read no gradient
     }
-    signature.outputs.push_back({recording.differentiable_results[i], std::move(reaches), std::nullopt});
   }
-  const auto paths_of = [&](std::optional<size_t> saved) {
-    std::vector<bool> paths;
-    for (const std::vector<bool>& needs : parts.needs) {
-      paths.insert(paths.end(), inputs, saved && needs[*saved]);
+  for (auto* saved : {&signature.saved_inputs, &signature.saved_outputs}) {
+    for (GradientSignature::Saved& each : *saved) {
+      each.paths.resize(signature.outputs.size() * signature.inputs.size());
     }
-    return paths;
-  };
-  for (size_t i = 0; i < symbols; ++i) {
-    signature.saved_inputs.push_back({i, paths_of(std::nullopt)});
   }
-  size_t saved = 0;
-  for (const size_t number : parts.saved_inputs) {
-    signature.saved_inputs.push_back({symbols + number, paths_of(saved++)});
+}
+
+// Makes the function that autograd differentiates the part by.
+void add_backward(PartRecording recording, DifferentiableGraphs graphs, const TraceSizes& sizes, const PartSettings& call,
+                  RecordedPart& part) {
+  auto function = std::make_shared<DifferentiableFunction>();
+  function->name = call.name;
+  function->outputs = recording.results;
+  function->signature = std::move(graphs.signature);
+  const size_t gradients = recording.differentiable_results.size();
+  function->shares = gradients_that_share(*graphs.backward, gradients);
+  function->is_list.resize(gradients);
+  function->is_recorded = true;
+  function->backward_reads = std::move(recording.backward_reads);
+  auto rerun = std::make_unique<RerunBackward>(std::move(graphs.forward),
+                                               RerunBackward::Form{.name = call.name,
+                                                                   .symbols = call.symbols,
+                                                                   .pattern = call.pattern,
+                                                                   .arguments = call.arguments,
+                                                                   .inputs = std::move(recording.differentiable_tensors),
+                                                                   .outputs = std::move(recording.differentiable_results),
+                                                                   .written = part.written,
+                                                                   .draws = part.draws},
+                                               call.options);
+  part.rerun = rerun.get();
+  function->operators = std::move(rerun);
+  std::vector<std::vector<bool>> paths;
+  for (const auto* saved : {&function->signature.saved_inputs, &function->signature.saved_outputs}) {
+    std::ranges::transform(*saved, std::back_inserter(paths), &GradientSignature::Saved::paths);
   }
-  for (const size_t number : parts.saved_outputs) {
-    signature.saved_outputs.push_back({number, paths_of(saved++)});
+  const std::string name = call.name + " (recorded backward)";
+  TraceSizes after_gradients = sizes;
+  after_gradients.first = gradients;
+  std::unique_ptr<Graph> backward = without_detaches(*graphs.backward);
+  BackwardPlan all_defined{{}, paths};
+  FormPlans forms(backward->clone(), std::move(paths), name, call.options, after_gradients);
+  if (recording.why_no_backward.empty()) {
+    part.backward = TracedGraph::make(std::move(backward), name, call.options, std::move(after_gradients));
+    all_defined.run = [graph = part.backward](torch::jit::Stack& stack) { graph->run(stack); };
   }
-  return signature;
+  function->why_no_backward = std::move(recording.why_no_backward);
+  function->backward = std::make_unique<BackwardPlans>(std::move(all_defined), std::move(forms));
+  part.function = std::move(function);
 }
 
 }  // namespace
@@ -256,60 +309,23 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recordin
                                                           std::span<const at::Tensor> given, const PartSettings& call) {
   auto part = std::make_shared<RecordedPart>();
   part->results = recording.results;
-  RecordingParts parts = split_recording(*recorded, call.symbols, given.size(), recording.results + recording.reads.size(),
-                                         recording.why_no_backward.empty() ? recording.differentiable_tensors.size() : 0,
-                                         recording.last_of_forward);
-  note_effects(*parts.forward, call.symbols, *part);
+  DifferentiableGraphs graphs =
+      split_joint_graph(joint_graph_of(recording, std::move(recorded), call.symbols, given.size()));
+  note_effects(*graphs.forward, call.symbols, *part);
   if (const char* reason = why_not_repeated(*part, recording.differentiable_tensors, given, call.arguments)) {
     return Refusal::because(reason);
   }
-  if (parts.reads_gradients) {
+  const std::vector<Dependence> sources = gradients_of_outputs(*graphs.backward, recording.differentiable_results.size());
+  if (std::any_of(sources.end() - static_cast<std::ptrdiff_t>(recording.backward_reads.size()), sources.end(), depends)) {
     return Refusal::because("backward reads a number that depends on a gradient");
   }
-  const std::string name = call.name + " (recorded backward)";
-  TraceSizes sizes = call.sizes != nullptr ? TraceSizes::of(*call.sizes) : TraceSizes();
-  if (!recording.differentiable_results.empty()) {
-    auto function = std::make_shared<DifferentiableFunction>();
-    function->name = call.name;
-    function->outputs = recording.results;
-    function->signature = signature_of(recording, parts, call.symbols);
-    function->signature.intermediates = parts.forward->outputs().size() - recording.results - recording.reads.size();
-    function->shares = parts.shares;
-    function->is_list.resize(recording.differentiable_results.size());
-    function->is_recorded = true;
-    function->why_no_backward = recording.why_no_backward;
-    function->backward_reads = std::move(recording.backward_reads);
-    auto rerun = std::make_unique<RerunBackward>(parts.forward->clone(),
-                                                 RerunBackward::Form{.name = call.name,
-                                                                     .symbols = call.symbols,
-                                                                     .pattern = call.pattern,
-                                                                     .arguments = call.arguments,
-                                                                     .inputs = recording.differentiable_tensors,
-                                                                     .outputs = recording.differentiable_results,
-                                                                     .written = part->written,
-                                                                     .draws = part->draws},
-                                                 call.options);
-    part->rerun = rerun.get();
-    function->operators = std::move(rerun);
-    remove_detaches(*parts.backward);
-    std::vector<std::vector<bool>> paths;
-    for (const auto* saved : {&function->signature.saved_inputs, &function->signature.saved_outputs}) {
-      std::ranges::transform(*saved, std::back_inserter(paths), &GradientSignature::Saved::paths);
-    }
-    BackwardPlan all_defined{{}, paths};
-    TraceSizes after_gradients = sizes;
-    after_gradients.first = recording.differentiable_results.size();
-    FormPlans forms(parts.backward->clone(), std::move(paths), name, call.options, after_gradients);
-    if (recording.why_no_backward.empty()) {
-      part->backward = TracedGraph::make(std::move(parts.backward), name, call.options, std::move(after_gradients));
-      all_defined.run = [graph = part->backward](torch::jit::Stack& stack) { graph->run(stack); };
-    }
-    function->backward = std::make_unique<BackwardPlans>(std::move(all_defined), std::move(forms));
-    part->function = std::move(function);
-  }
+  note_reached_tensors(recording, call.symbols, sources, graphs.signature);
+  const TraceSizes sizes = call.sizes != nullptr ? TraceSizes::of(*call.sizes) : TraceSizes();
+  part->forward = TracedGraph::make(without_detaches(*graphs.forward), call.name + " (recorded)", call.options, sizes);
   part->reads = std::move(recording.reads);
-  remove_detaches(*parts.forward);
-  part->forward = TracedGraph::make(std::move(parts.forward), call.name + " (recorded)", call.options, std::move(sizes));
+  if (!recording.differentiable_results.empty()) {
+    add_backward(std::move(recording), std::move(graphs), sizes, call, *part);
+  }
   return part;
 }
 

@@ -4,7 +4,7 @@
 #include "analysis/effects.h"
 #include "analysis/memory/memory_source.h"
 #include "autodiff/select/roles.h"
-#include "executor/recorded_calls/graph_copy.h"
+#include "autodiff/split/graph_copy.h"
 
 #include <algorithm>
 #include <map>
