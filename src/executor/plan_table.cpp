@@ -64,17 +64,18 @@ PlanTable::Decision PlanTable::decide(const PlanKey& key, bool records_first) {
       return {std::move(general)};
     }
   }
+  const bool is_first = records_first && seen_.is_empty();
   // The first recording of a structure is of any sizes: the next one leaves them open.
   const bool has_come =
-      structure == nullptr && !key.sizes.empty() && seen_.should_record(hash_of(PlanKey(key.structure)), records_first);
-  if (!seen_.should_record(hash_of(key), records_first) && !has_come) {
+      structure == nullptr && !key.sizes.empty() && (seen_.sees_again(hash_of(PlanKey(key.structure))) || is_first);
+  if (!seen_.sees_again(hash_of(key)) && !has_come && !is_first) {
     return {std::nullopt, kFirstTime};
   }
   if (structure != nullptr && !were_used(*structure, key.sizes)) {
-    const uint64_t calls = ++structure->unstable_calls;
-    if ((calls & (calls - 1)) != 0) {
+    if (!structure->patience.allows()) {
       return {std::nullopt, kUnstable};
     }
+    structure->patience.lose();
   }
   return {SizePattern(key.sizes)};
 }
@@ -192,7 +193,7 @@ void PlanTable::clear() {
   structures_.clear();
   why_sizes_are_fixed_.clear();
   reasons_.clear();
-  seen_ = {};
+  seen_ = SecondSight(kSeenKeys);
   by_plan_.reset();
   recorded_.reset();
 }

@@ -1,8 +1,8 @@
 // PlanTable: what has been recorded, by the calls that it serves.
 #pragma once
 
+#include "base/patience.h"
 #include "executor/plan_cache/striped_counter.h"
-#include "trace/seen_keys.h"
 #include "trace/sizes/size_pattern.h"
 #include "trace/sizes/symbolic_sizes.h"
 
@@ -107,17 +107,19 @@ class PlanTable {
   // The recordings with one structure.
   struct Structure {
     std::string key;
-    std::vector<Uses::iterator> uses;  // those of one size first, the newest of them first
-    std::vector<int64_t> first_sizes;  // for which the first one was recorded
-    std::vector<bool> symbolic;        // which sizes one leaves open
-    size_t general = 0;                // how many leave sizes open
-    bool keeps_sizes = false;          // no recording can leave sizes open
-    uint64_t unstable_calls = 0;       // that were not recorded because recordings before were not used
+    std::vector<Uses::iterator> uses;                          // those of one size first, the newest of them first
+    std::vector<int64_t> first_sizes;                          // for which the first one was recorded
+    std::vector<bool> symbolic;                                // which sizes one leaves open
+    size_t general = 0;                                        // how many leave sizes open
+    bool keeps_sizes = false;                                  // no recording can leave sizes open
+    Patience patience{{.losses = 1, .rest = 1, .growth = 2}};  // with recordings that are not used
   };
   struct HashOfText {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
+
+  static constexpr size_t kSeenKeys = 1024;
 
   Structure* structure_of(const PlanKey& key);
   static bool were_used(const Structure& structure, const std::vector<int64_t>& sizes);
@@ -131,7 +133,7 @@ class PlanTable {
   std::unordered_map<std::string, std::unique_ptr<Structure>, HashOfText, std::equal_to<>> structures_;
   std::map<std::string, uint64_t> reasons_;
   std::set<std::string> why_sizes_are_fixed_;
-  SeenKeys seen_;
+  SecondSight seen_{kSeenKeys};
 };
 
 }  // namespace sconce

@@ -19,7 +19,6 @@ namespace sconce {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr uint32_t kMaxInVain = 64;
 
 bool is_ordinary(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.layout() == c10::kStrided && !tensor.is_inference();
@@ -75,7 +74,7 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
 }
 
 void RecordedCallCache::end_turn() {
-  const std::lock_guard<std::mutex> lock(turn_mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   is_in_turn_ = false;
   const std::optional<Turn> turn = std::exchange(turn_, std::nullopt);
   const std::shared_ptr<RecordedCall> trace = turn ? turn->trace.lock() : nullptr;
@@ -89,9 +88,11 @@ bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, 
                                     RecordedCall::RunMethod run_method) {
   if (!trace->is_ready()) {
     // If every recording so far was refused, stop looking calls up.
-    if (!trace->refusal.empty() && ++calls_in_vain_ > kMaxInVain && table_.served().by_plan == 0) {
-      is_on_ = false;
-      is_given_up_ = true;
+    if (!trace->refusal.empty() && table_.served().by_plan == 0) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      patience_.lose();
+      is_given_up_ = patience_.is_exhausted();
+      is_on_ = !is_given_up_;
     }
     return false;
   }
@@ -101,7 +102,7 @@ bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, 
     return false;
   }
   if (race.is_on()) {
-    const std::lock_guard<std::mutex> lock(turn_mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     turn_ = {trace, side, Clock::now(), std::this_thread::get_id()};
     is_in_turn_ = true;
   }
@@ -114,7 +115,7 @@ bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, 
   } else {
     table_.count_eager("it read other numbers from tensors than when it was recorded");
     {
-      const std::lock_guard<std::mutex> lock(turn_mutex_);  // the race leaves out runs that were undone
+      const std::lock_guard<std::mutex> lock(mutex_);  // the race leaves out runs that were undone
       turn_.reset();
     }
     run_method(stack);

@@ -1,6 +1,7 @@
 // RecordedCallCache: recordings of calls that require gradients, for one method.
 #pragma once
 
+#include "base/patience.h"
 #include "executor/recorded_calls/recorded_call.h"
 
 #include <sconce/explanation.h>
@@ -64,9 +65,9 @@ class RecordedCallCache {
     std::thread::id thread;
   };
   std::atomic<bool> is_in_turn_{false};
-  std::mutex turn_mutex_;
-  std::optional<Turn> turn_;                // guarded by `turn_mutex_`
-  std::atomic<uint32_t> calls_in_vain_{0};  // that found a refusal
+  std::mutex mutex_;  // guards what follows
+  std::optional<Turn> turn_;
+  Patience patience_{{.losses = 64}};  // with calls that are refused, until one is not
   const Options options_;
   const bool is_recordable_;
   std::once_flag is_analyzed_;

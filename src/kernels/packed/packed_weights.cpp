@@ -192,15 +192,14 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
   if (weight.tensor == nullptr || (has_bias && bias.tensor == nullptr)) {
     return false;
   }
-  if (left_alone_ > 0) {
-    --left_alone_;
+  if (!patience_.allows()) {
     return false;
   }
   const bool are_constants = weight.is_constant && (!has_bias || bias.is_constant);
   const bool pages_out = are_constants && arguments.pages_out_weights();
   if (are_unchanged(tensors, are_constants)) {
     ++runs_;
-    changes_ = 0;
+    patience_.win_all();
     if (!is_made_ && runs_ >= runs_to_pack_ && !is_refused_ &&
         PackingTime::may_pack(static_cast<size_t>(weight.tensor->numel()) * sizeof(float))) {
       const auto begin = PackingTime::Clock::now();
@@ -214,9 +213,8 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
     runs_to_pack_ = std::min(runs_to_pack_ * 4, kMaxRunsToPack);
   }
   forget();
-  if (++changes_ > kMaxChanges) {
-    changes_ = 0;
-    left_alone_ = kRunsLeftAlone;
+  patience_.lose();
+  if (patience_.is_exhausted()) {
     return false;
   }
   versions_ = WeightVersions::of(tensors);

@@ -1,6 +1,7 @@
 // PackedWeights: the weights of one operator in the order in which tiles or direct loops read them.
 #pragma once
 
+#include "base/patience.h"
 #include "kernels/packed/checksums.h"
 #include "kernels/packed/tensor_version.h"
 #include "plan/prepared/kernel.h"
@@ -89,8 +90,6 @@ class PackedOperator {
   static constexpr uint64_t kFirstRunsToPack = 2;
   static constexpr uint64_t kMaxRunsToPack = uint64_t{1} << 30;
   static constexpr uint64_t kRunsThatPay = 64;
-  static constexpr uint32_t kMaxChanges = 8;
-  static constexpr uint32_t kRunsLeftAlone = 256;
 
   // Signs of writes that LibTorch does not count. If they changed, all elements are compared.
   struct Marks {
@@ -114,11 +113,10 @@ class PackedOperator {
   std::optional<Marks> marks_;  // when all elements were compared
   std::shared_ptr<PackedWeights> packed_;
   bool is_made_ = false;
-  bool is_refused_ = false;  // there is no such operator
-  uint32_t changes_ = 0;     // in successive runs; after kMaxChanges, the weights are not looked at for a while
-  uint32_t left_alone_ = 0;  // runs in which the weights are still not looked at
-  uint64_t runs_ = 0;        // with these weights, after the first
-  uint64_t runs_to_pack_ = kFirstRunsToPack;  // runs before the weights are packed
+  bool is_refused_ = false;                        // there is no such operator
+  Patience patience_{{.losses = 8, .rest = 256}};  // with weights that change in successive runs
+  uint64_t runs_ = 0;                              // with these weights, after the first
+  uint64_t runs_to_pack_ = kFirstRunsToPack;       // runs before the weights are packed
 };
 
 }  // namespace sconce

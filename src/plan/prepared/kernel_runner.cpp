@@ -38,18 +38,12 @@ StepState& KernelRunner::state_of(Frame& frame) const {
 // Returns whether no kernel is prepared for the operands of this run, because that was no use before. Some later run tries
 // again.
 bool KernelRunner::has_given_up(StepState& state) {
-  if (state.misfits < StepState::kMaxMisfits) {
+  if (!state.patience.is_exhausted()) {
     return false;
   }
   state.is_ready = false;
   state.is_refused = true;
-  if (++state.runs_refused < StepState::kRunsToRetry) {
-    return true;
-  }
-  state.runs_refused = 0;
-  // Half of the limit: if operands still change, the step gives up sooner than at first.
-  state.misfits = StepState::kMaxMisfits / 2;
-  return false;
+  return !state.patience.allows();
 }
 
 // Makes another form the current one, if the operands of this run have it.
@@ -66,8 +60,8 @@ bool KernelRunner::choose_other_form(Frame& frame, StepState& state) const {
 // Records the operands of this run. Returns whether a kernel can take them.
 bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op, bool comes_back) const {
   const uint64_t runs = frame.run_number - std::exchange(state.last_prepared, frame.run_number);
-  // Operands may settle: each run between this preparation and the last takes back one misfit.
-  state.misfits -= static_cast<uint32_t>(std::min<uint64_t>(state.misfits, std::max<uint64_t>(runs, 1) - 1));
+  // Operands may settle: each run between this preparation and the last takes back one loss.
+  state.patience.win(std::max<uint64_t>(runs, 1) - 1);
   state.is_ready = false;
   state.is_refused = true;  // also after an exception
   state.is_flat = false;
@@ -85,7 +79,9 @@ bool KernelRunner::begin_to_prepare(Frame& frame, StepState& state, const Op* op
   // than a kernel is prepared. Products keep their packed weights.
   const bool is_fast = !parts_.is_product && parts_.operators == 1 && !has_many_elements(arguments);
   const bool gains_nothing = runs <= 1 && !comes_back && (parts_.is_view || is_fast);
-  state.misfits += !fits || gains_nothing ? 1 : 0;
+  if (!fits || gains_nothing) {
+    state.patience.lose();
+  }
   return fits;
 }
 
@@ -126,7 +122,7 @@ void KernelRunner::report_refusals(Frame& frame, const StepState& state) const {
   if (state.is_refused) {
     frame.report_refusal(parts_.state, state.is_ready ? state.why_not : NotPrepared::kOperandKind);
   }
-  if (state.misfits >= StepState::kMaxMisfits) {
+  if (state.patience.is_exhausted()) {
     frame.report_refusal(parts_.state, NotPrepared::kGaveUp);
   }
 }

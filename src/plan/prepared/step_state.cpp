@@ -56,7 +56,7 @@ bool KnownOperand::prepare(const c10::IValue& box, c10::Device device) {
 }
 
 bool StepState::make_room(uint64_t hash_of_new) {
-  const bool comes_back = std::find(replaced.begin(), replaced.end(), hash_of_new) != replaced.end();
+  const bool comes_back = replaced.has_seen(hash_of_new);
   if (is_ready && comes_back && others.size() + 1 < kMaxForms) {
     const size_t count = results.size();
     others.push_back(std::make_unique<PreparedForm>(std::move(current())));
@@ -68,8 +68,7 @@ bool StepState::make_room(uint64_t hash_of_new) {
       std::rotate(others.begin(), others.begin() + 1, others.end());
       std::swap(current(), *others.back());
     }
-    replaced[next_replaced] = hash;
-    next_replaced = (next_replaced + 1) % kMaxForms;
+    replaced.note(hash);
   }
   hash = hash_of_new;
   return comes_back;

@@ -1,12 +1,12 @@
 // The state of a prepared step in a frame.
 #pragma once
 
+#include "base/patience.h"
 #include "plan/prepared/kernel.h"
 #include "plan/tensor_slot.h"
 
 #include <c10/core/DispatchKeySet.h>
 
-#include <array>
 #include <memory>
 #include <vector>
 
@@ -50,14 +50,10 @@ struct PreparedForm {
 // each run replace one form, at the price of PreparedKernel::prepare_again.
 struct StepState : PreparedForm {
   static constexpr size_t kMaxForms = 16;
-  static constexpr uint32_t kMaxMisfits = 24;
-  static constexpr uint32_t kRunsToRetry = 256;
-  uint32_t misfits = 0;        // how often preparing was no use lately; at kMaxMisfits, no other form is prepared
-  uint32_t runs_refused = 0;   // since then; at kRunsToRetry, one is
-  uint64_t last_prepared = 0;  // the number of the run
+  Patience patience{{.losses = 24, .rest = 256}};  // with preparing other forms
+  uint64_t last_prepared = 0;                      // the number of the run
   std::vector<std::unique_ptr<PreparedForm>> others;
-  std::array<uint64_t, kMaxForms> replaced{};  // hashes of forms, the oldest at next_replaced
-  uint32_t next_replaced = 0;
+  SecondSight replaced{kMaxForms};  // forms
 
   PreparedForm& current() { return *this; }
   // Makes room for a form of this hash: keeps the current one beside it, or lets it be replaced. Returns whether the form

@@ -19,7 +19,6 @@ namespace {
 
 constexpr size_t kMaxForms = 8;          // of a node in a frame
 constexpr uint64_t kMaxRecordings = 32;  // of a node in all frames
-constexpr int kMaxFailures = 3;          // until a form is refused
 // Where each call comes in a new thread, that one uses the handles that others have left.
 constexpr size_t kMaxWarmUps = 4;
 
@@ -68,8 +67,7 @@ RecordedRange::Form* RecordedRange::add_form(FrameRecordings& frame, Operands op
   const std::vector<bool> is_in_memory =
       has_numbers_in_memory_ ? node_.is_kernel_number : std::vector<bool>(operands.size(), false);
   const uint64_t hash = hash_of(operands, is_in_memory);
-  if (!forms_.empty() && std::ranges::find(seen_, hash) == seen_.end()) {
-    seen_[next_seen_++ % seen_.size()] = hash;
+  if (!forms_.empty() && !seen_.sees_again(hash)) {
     why_not = "first run of these sizes or numbers";
     return nullptr;
   }
@@ -194,11 +192,12 @@ void RecordedRange::try_to_record(FrameRecordings& frame, Form& form, Operands o
   }
   if (form.why_refused.empty()) {
     form.phase = Phase::kRecorded;
-    form.failures = 0;
+    form.patience.win_all();
     return;
   }
   // What another thread did meanwhile may have spoiled the recording.
-  form.phase = ++form.failures < kMaxFailures ? Phase::kNew : Phase::kRefused;
+  form.patience.lose();
+  form.phase = form.patience.is_exhausted() ? Phase::kRefused : Phase::kNew;
   form.warm_in.clear();
   drop_recording(frame, form);
 }

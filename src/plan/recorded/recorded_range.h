@@ -13,6 +13,7 @@
 // warmed up itself. Where a recording fails, the form is warmed up again, a few times.
 #pragma once
 
+#include "base/patience.h"
 #include "plan/device/device.h"
 #include "plan/plan.h"
 #include "plan/recorded/form_operands.h"
@@ -21,7 +22,6 @@
 
 #include <c10/core/Device.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -83,8 +83,8 @@ class RecordedRange {
   struct Form {
     Phase phase = Phase::kNew;
     std::string why_refused;
-    std::vector<uint64_t> warm_in;  // threads, by their numbers
-    int failures = 0;               // of recordings, one after the other
+    std::vector<uint64_t> warm_in;     // threads, by their numbers
+    Patience patience{{.losses = 3}};  // with recordings that fail
     uint64_t last_run = 0;
     FormOperands operands;
     RecordedNumbers numbers;
@@ -113,8 +113,7 @@ class RecordedRange {
   std::vector<bool> always_copied_;  // by operand: its address has changed
   // Numbers that kernels alone use are no part of a form, as long as all these kernels run.
   bool has_numbers_in_memory_ = true;
-  std::array<uint64_t, 8> seen_{};  // hashes of operands that came once, the oldest at next_seen_
-  size_t next_seen_ = 0;
+  SecondSight seen_{8};  // operands that came once
   uint64_t runs_ = 0;
 };
 
