@@ -16,7 +16,8 @@ QUOTED = re.compile(r"`((?:src|include|tests|docs|tools|bench|examples|cmake)/[a
 
 
 def pages(root: Path) -> list:
-    return sorted([*root.glob("*.md"), *(root / "docs").glob("*.md"), *(root / "src").rglob("*.md"), *(root / "examples").rglob("*.md")])
+    return sorted([*root.glob("*.md"), *(root / "docs").glob("*.md"), *(root / "src").rglob("*.md"),
+                   *(root / "tests").glob("*.md"), *(root / "examples").rglob("*.md")])
 
 
 def anchors(page: str) -> set:
