@@ -43,8 +43,8 @@ std::string to_string(const OptimizerExplanation& explanation);
 
 // Steps SGD, Adam, AdamW, RMSprop and Adagrad of LibTorch by compiled kernels that write in place. The optimizer keeps its
 // parameter groups, options and states: change, save, load or step it in between, with or without this object. Every step
-// reads them afresh. Results are those of torch::optim, rounded as docs/debugging.md says of compiled kernels; with
-// Options::exact they are its bits.
+// reads them afresh. Results are torch::optim's, rounded as docs/debugging.md says of compiled kernels; with
+// Options::exact they have the same bits.
 //
 // A step is eager, `optimizer.step()`, and explain() has the reason, if
 //   - the optimizer is of another class, also one derived from these;
@@ -53,7 +53,7 @@ std::string to_string(const OptimizerExplanation& explanation);
 //   - a transform (functorch, tracing) is active.
 //
 // As with torch::optim, one thread at a time may call. An exception of an operator leaves the parameters before it updated,
-// as in an eager step; the step counts of its parameter group then include the step, and those of later groups do not.
+// as in an eager step; the step counts of its parameter group then include the step; later groups' counts do not.
 class CapturedOptimizer {
  public:
   using LossClosure = std::function<at::Tensor()>;

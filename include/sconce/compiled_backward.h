@@ -21,7 +21,7 @@ struct BackwardExplanation {
   uint64_t by_engine = 0;  // backwards that LibTorch's engine ran
   // Why the engine ran them, and how often.
   std::vector<std::pair<std::string, uint64_t>> reasons;
-  // Why a plan could not leave sizes open. Each size then has a plan of its own, recorded when it comes for the second time.
+  // Why a plan could not leave sizes open. Each size then has a plan of its own, recorded in its second backward.
   std::vector<std::string> why_sizes_are_fixed;
   std::vector<Explanation> plans;
 };
@@ -29,7 +29,7 @@ struct BackwardExplanation {
 // The plans of backwards. Thread-safe.
 class BackwardCache {
  public:
-  // Plans beyond `options.plan_cache_capacity()` replace those that were not used for the longest time.
+  // Plans beyond `options.plan_cache_capacity()` replace the least recently used ones.
   explicit BackwardCache(const Options& options);
   ~BackwardCache();
 
@@ -44,7 +44,7 @@ class BackwardCache {
 };
 
 // While the scope lives, `backward()` and `autograd::grad` on this thread run on this thread as plans. A backward is
-// recorded while it runs: the first one, and others of another kind when they come for the second time. Later ones with
+// recorded while it runs: the first one at once, one of another kind the second time it runs. Later ones with
 // nodes, sizes and dtypes alike run the plan of it. When nodes and dtypes are alike and sizes are others, a second recording
 // leaves those sizes open, and its plan serves all sizes of at least 2. What the formulas assumed about sizes is checked
 // before each run. Hooks of every kind, torch::autograd::Functions and other nodes without
@@ -53,8 +53,8 @@ class BackwardCache {
 // LibTorch's engine.
 //
 // The engine runs the rest, and `explain` has the reason: `create_graph`, sparse gradients, formulas that read elements of a
-// tensor on the host (`max()` over all elements), backwards that start within another, what comes for the first time, and
-// what comes while a plan is compiled in the background.
+// tensor on the host (`max()` over all elements), backwards that start within another, the first ones of another kind, and
+// those whose plan is still being compiled in the background.
 //
 // Scopes nest, and the innermost counts. They belong to the thread that made them, and are destroyed in reverse order.
 class CompiledBackward {

@@ -69,7 +69,7 @@ struct NotPreparedExplanation {
 enum class NotRecordable : uint8_t {
   kRunsCode,         // it runs a function, a task or a backend's code
   kReadsHost,        // it copies elements of a tensor to the host
-  kUnknownEffects,   // what the operator does besides its results is not known
+  kUnknownEffects,   // what the operator does other than return results is not known
   kHostEffects,      // it prints, raises, waits, or changes the state of the thread
   kSizesByElements,  // the sizes of its result depend on elements
   kChangesSizes,     // it may change the sizes or strides of an operand in place
@@ -91,7 +91,7 @@ struct NotRecordableExplanation {
   std::string source;  // "model.py:12:8", may be empty
 };
 
-// What a plan's steps ask of the host and of the device. Steps that only move values between registers, and those in ranges
+// A plan's steps by what they need of host and device. Steps that only move values between registers, and those in ranges
 // that are recorded, are not counted.
 struct TraitsExplanation {
   size_t steps = 0;
@@ -114,7 +114,7 @@ struct SlotExplanation {
   std::string source;
 };
 
-// The memory of a plan's prepared steps. Sizes are those of the newest layout; there is none before the end of the first run
+// The memory of a plan's prepared steps. Sizes refer to the newest layout; there is none before the end of the first run
 // that used prepared steps.
 struct MemoryExplanation {
   bool has_layout = false;
@@ -230,7 +230,7 @@ struct PlanExplanation {
   size_t registers = 0;
   size_t frames = 0;  // frames made for concurrent runs
   double compile_seconds = 0;
-  std::vector<PassTiming> passes;  // of a specialized plan; those of the generic plan are in Explanation
+  std::vector<PassTiming> passes;  // of a specialized plan; the generic plan's are in Explanation
   std::string text;                // the steps, one a line, with the nodes and source lines they came from
 };
 
@@ -271,7 +271,7 @@ struct Explanation {
     uint64_t by_plan = 0;
     uint64_t recorded = 0;  // by the operators themselves
     uint64_t slower = 0;    // recordings that took more time than the module's own plans, and run no more
-    // Why calls were recorded in vain, and how often.
+    // Why recordings were refused, or a run of one was undone, and how often.
     std::vector<std::pair<std::string, uint64_t>> reasons;
     // Why a plan could not leave sizes open.
     std::vector<std::string> why_sizes_are_fixed;

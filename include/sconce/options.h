@@ -41,8 +41,8 @@ class Options {
   Options& min_differentiable_nodes(size_t nodes) { return set(min_differentiable_nodes_, nodes); }
   size_t min_differentiable_nodes() const { return min_differentiable_nodes_; }
 
-  // Records a call with gradients that comes again with its backward, and runs calls of its kind as one node of autograd
-  // where that is faster than subgraphs. On by default, but for `exact`. docs/training.md has the details.
+  // Records a call with gradients together with its backward when the call repeats, and runs later calls of its kind by the
+  // recording where that is faster than subgraphs. On by default, but for `exact`. docs/training.md has the details.
   Options& record_calls(bool on) { return set(record_calls_, on); }
   bool record_calls() const { return record_calls_ && optimize_ && !exact_ && !frozen_ && compile_ != CompileMode::kNever; }
 

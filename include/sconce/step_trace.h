@@ -27,7 +27,7 @@ struct StepTiming {
 
 // Records the steps of every run in the process, on all threads, from its construction until `stop`. A process has one at a
 // time; a run reads a flag to find it. Which steps run, and how, does not change. Recording a step costs about as much as
-// reading the clock twice, which is part of no step's time but of that of its run.
+// reading the clock twice, which is part of its run's time and of no step's time.
 class StepTrace {
  public:
   static constexpr size_t kMaxSteps = 1'000'000;
@@ -41,7 +41,7 @@ class StepTrace {
   // Returns whether a thread has reached `max_steps`.
   bool is_full() const;
 
-  // Ends recording, and waits for recorded runs. Must not be called inside a run. The functions below call it, too.
+  // Ends recording, and waits for recorded runs. Must not be called inside a run. The functions below also call it.
   void stop();
 
   // Returns the steps that ran and their times, by plan, in the order of the plan.

@@ -31,15 +31,15 @@ struct TraceExplanation {
 // A call with arguments of a kind runs the function and records the ATen operators that it calls. Later calls run the
 // recorded graph as a plan: it is optimized and compiled like a model's, and gradients flow through it. A kind is what the
 // trace may depend on: dtypes, devices, sizes and strides, which arguments require a gradient, grad mode, autocast. The
-// first kind is recorded at once, a later one when it comes for the second time. Plans beyond
-// `options.plan_cache_capacity()` replace those that were not used for the longest time.
+// first kind is recorded at once, a later one on its second call. Plans beyond `options.plan_cache_capacity()` replace
+// the least recently used ones.
 //
-// What the function computes without operators is a constant of the trace: numbers of C++, branches, the state of objects,
-// and which tensors it reads from elsewhere. Their contents are read in each call, and a change of their sizes or dtypes is
-// seen; another tensor in the same variable is not. A function that reads an element of a tensor (`.item()`), or memory that
-// no tensor owns (`at::from_blob` without a deleter), has operators whose results' sizes depend on elements, switches grad
-// mode or calls a torch::autograd::Function while gradients are recorded, is not replayed for that kind: each call runs it.
-// `explain` has the reason.
+// All that the function computes without operators is a constant of the trace: numbers of C++, branches, the state of
+// objects, and which tensors it reads from elsewhere. Their contents are read in each call, and a change of their sizes or
+// dtypes is seen; another tensor in the same variable is not. A function is not replayed for a kind, and runs in each call,
+// if it reads an element of a tensor (`.item()`) or memory that no tensor owns (`at::from_blob` without a deleter), if its
+// operators have results whose sizes depend on elements, or if it switches grad mode or calls a torch::autograd::Function
+// while gradients are recorded. `explain` has the reason.
 class TracedFunction {
  public:
   using Function = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;

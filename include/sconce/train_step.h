@@ -53,23 +53,23 @@ class TrainOptions {
 
 struct TrainExplanation {
   uint64_t by_plan = 0;          // calls whose forward, loss and backward a plan ran
-  uint64_t updated_by_plan = 0;  // those of them whose plan ran the optimizer's step, too
+  uint64_t updated_by_plan = 0;  // the calls among them whose plan also ran the optimizer's step
   uint64_t eager = 0;            // the others
   // Why calls were not run by plan, and how often.
   std::vector<std::pair<std::string, uint64_t>> reasons;
-  // Why a plan could not leave sizes open. Each size then has a plan of its own, recorded when it comes for the second time.
+  // Why a plan could not leave sizes open. Each size then has a plan of its own, recorded on its second call.
   std::vector<std::string> why_sizes_are_fixed;
   std::vector<Explanation> plans;  // of forward, loss and backward
   OptimizerExplanation optimizer;
 };
 
 // Trains a module. A call with arguments of a kind runs forward, loss and backward and records them; later calls run the
-// recorded graph as one plan. The first kind is recorded at once, a later one when it comes for the second time; arguments
+// recorded graph as one plan. The first kind is recorded at once, a later one on its second call; arguments
 // of other sizes than the first ones at once, with these sizes left open, so that a batch of any size runs the same plan.
-// What a plan assumes is checked in each call: sizes, strides and dtypes of arguments, parameters and the optimizer's
+// Each call checks what a plan assumes: sizes, strides and dtypes of arguments, parameters and the optimizer's
 // states, hooks of parameters, the module's attributes, the state of the thread. Buffers are updated as in eager training.
 //
-// The plan clips the gradients and updates the parameters, too, if it need not add up or keep gradients and
+// The plan also clips the gradients and updates the parameters, if it need not add up or keep gradients and
 // CapturedOptimizer knows the optimizer. Each gradient is freed where its parameter is updated. Otherwise a
 // CapturedOptimizer takes the step.
 //
