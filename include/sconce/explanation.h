@@ -269,7 +269,7 @@ struct Explanation {
   // Calls that record gradients, of which forward and backward are recorded together (Options::record_calls).
   struct Recorded {
     uint64_t by_plan = 0;
-    uint64_t recorded = 0;  // by the operators themselves
+    uint64_t recorded = 0;  // tried, refused ones included
     uint64_t slower = 0;    // recordings that took more time than the module's own plans, and run no more
     // Why recordings were refused, or a run of one was undone, and how often.
     std::vector<std::pair<std::string, uint64_t>> reasons;
