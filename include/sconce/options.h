@@ -42,7 +42,7 @@ class Options {
   size_t min_differentiable_nodes() const { return min_differentiable_nodes_; }
 
   // Records a call with gradients together with its backward when the call repeats, and runs later calls of its kind by the
-  // recording where that is faster than subgraphs. On by default, but for `exact`. docs/training.md has the details.
+  // recording where that is faster than subgraphs. Off for `exact` and frozen modules. docs/training.md has more.
   Options& record_calls(bool on) { return set(record_calls_, on); }
   bool record_calls() const { return record_calls_ && optimize_ && !exact_ && !frozen_ && compile_ != CompileMode::kNever; }
 
