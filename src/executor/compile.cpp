@@ -72,10 +72,14 @@ std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backwa
 }
 
 // Lowers the graph that the passes have left, and adds up what the compile did.
-// `records`: autograd may record what the graph's operators compute. `reuses_outputs`: the plan may keep outputs, and return
-// them again once nothing else holds them.
-Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, bool records, bool reuses_outputs,
+struct FinishSettings {
+  bool records = true;                      // autograd may record what the graph's operators compute
+  std::optional<size_t> fresh_outputs = 0;  // LoweringOptions
+  TraceSettings::Complete complete = {};
+};
+Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, const FinishSettings& finishing,
                                 PassRunner& runner, const CompileSettings& settings, Clock::time_point start) {
+  const bool records = finishing.records;
   const auto kernels = kernels_for(*graph, settings);
   const bool has_kernels = static_cast<bool>(kernels);
   if (!has_kernels && !kernels.refusal().reason.empty()) {
@@ -94,14 +98,14 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   limits.packs_weights = limits.packs_weights && !reads_data(*graph);
   fuse_passes(graph, records ? GroupMoves::kNone : GroupMoves::kOperators, has_kernels, limits.packs_weights && !records,
               runner);
-  if (settings.complete) {
-    settings.complete(*graph, has_kernels, runner);
+  if (finishing.complete) {
+    finishing.complete(*graph, has_kernels, runner);
   }
   record_passes(*graph, settings.cuda_graphs && !records, runner);
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .limits = limits,
                              .intra_op_threads = settings.intra_op_threads,
-                             .fresh_outputs = reuses_outputs ? std::optional<size_t>(0) : std::nullopt,
+                             .fresh_outputs = finishing.fresh_outputs,
                              .groups = has_kernels ? *kernels : nullptr,
                              .optimize_backward = later_backward_passes(settings, has_kernels)};
   auto plan = lower(std::move(graph), settings.callees, nullptr, form);
@@ -179,8 +183,7 @@ Expected<CompiledMethod> compile_method(std::unique_ptr<Graph> graph, const Comp
   if (!optimized) {
     return optimized.refusal();
   }
-  return finish(std::move(compiled), std::move(*optimized), /*records=*/true, /*reuses_outputs=*/true, runner, settings,
-                start);
+  return finish(std::move(compiled), std::move(*optimized), {}, runner, settings, start);
 }
 
 Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> graph, const CompileSettings& settings,
@@ -220,8 +223,8 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
     compiled.refusals = runner.refusals();
     return compiled;
   }
-  auto finished = finish(std::move(compiled), std::move(graph), given.grad_mode != false && given.any_requires_grad,
-                         /*reuses_outputs=*/true, runner, settings, start);
+  auto finished = finish(std::move(compiled), std::move(graph),
+                         {.records = given.grad_mode != false && given.any_requires_grad}, runner, settings, start);
   if (finished && given.autocast) {
     finished->plan->set_excludes_autocast();
   }
@@ -237,7 +240,7 @@ TraceSizes TraceSizes::of(const SymbolicSizes& sizes) {
   return all;
 }
 
-Expected<CompiledMethod> compile_trace(std::unique_ptr<Graph> graph, const TraceSizes& sizes,
+Expected<CompiledMethod> compile_trace(std::unique_ptr<Graph> graph, const TraceSettings& trace,
                                        const CompileSettings& settings) {
   const auto start = Clock::now();
   const PausedTracing paused;
@@ -249,18 +252,18 @@ Expected<CompiledMethod> compile_trace(std::unique_ptr<Graph> graph, const Trace
   InputAssumptions given;
   given.grad_mode = false;
   given.no_symbol_is_one = true;
-  given.examples = sizes.examples;
-  for (size_t i = 0; i < sizes.inputs.size(); ++i) {
-    given.values.emplace(graph->inputs()[sizes.first + i], AbstractValue::integer(Dim::symbol(sizes.inputs[i])));
+  given.examples = trace.sizes.examples;
+  for (size_t i = 0; i < trace.sizes.inputs.size(); ++i) {
+    given.values.emplace(graph->inputs()[trace.sizes.first + i], AbstractValue::integer(Dim::symbol(trace.sizes.inputs[i])));
   }
   specializing_passes(*graph, given, settings, compiled.gradients, runner);
   runner.run("remove_layout_changes", remove_layout_changes_of_outputs, *graph);
   if (runner.run_custom(Stage::kSpecialize, /*after=*/true, graph)) {
     remove_dead_code(*graph, runner);
   }
-  // A leaf takes a gradient as it is, without a copy, if nothing else holds it.
   auto finished =
-      finish(std::move(compiled), std::move(graph), /*records=*/false, /*reuses_outputs=*/false, runner, settings, start);
+      finish(std::move(compiled), std::move(graph),
+             {.records = false, .fresh_outputs = trace.fresh_outputs, .complete = trace.complete}, runner, settings, start);
   if (finished) {
     finished->plan->set_excludes_autocast();
   }

@@ -64,9 +64,6 @@ struct CompileSettings {
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
   bool cuda_graphs = false;                        // ranges of steps are recorded and replayed, on devices that can
   int intra_op_threads = 0;                        // threads that one operator may use; 0: as many as LibTorch's
-  // Changes a captured graph after all passes. Null if nothing does.
-  using Complete = std::function<void(Graph& graph, bool has_kernels, PassRunner& runner)>;
-  Complete complete;
 };
 
 // Compiles a method: inline, freeze, required passes, optimizing passes, lower. Refuses what cannot be inlined or lowered.
@@ -91,8 +88,19 @@ struct TraceSizes {
   std::unordered_map<int64_t, int64_t> examples;  // symbol -> a size that it stood for
 };
 
+// How the plan of a trace differs from others.
+struct TraceSettings {
+  TraceSizes sizes = {};
+  // LoweringOptions. By default, no output is reused: a leaf takes a gradient as it is, without a copy, if nothing else
+  // holds it.
+  std::optional<size_t> fresh_outputs = {};
+  // Changes the graph after all passes. Null if nothing does.
+  using Complete = std::function<void(Graph& graph, bool has_kernels, PassRunner& runner)>;
+  Complete complete = {};
+};
+
 // Compiles a graph that a tracer wrote. What is known of its inputs, the facts say; it runs without autograd and autocast.
-Expected<CompiledMethod> compile_trace(std::unique_ptr<Graph> graph, const TraceSizes& sizes,
+Expected<CompiledMethod> compile_trace(std::unique_ptr<Graph> graph, const TraceSettings& trace,
                                        const CompileSettings& settings);
 
 // ---- the stages, for tools and tests that stop in between -----------------------------------------------------------

@@ -18,9 +18,8 @@
 namespace sconce {
 
 std::shared_ptr<TracedGraph> TracedGraph::make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                                               TraceSizes sizes, CompileSettings::Complete complete) {
-  const std::shared_ptr<TracedGraph> made(
-      new TracedGraph(std::move(graph), std::move(name), options, std::move(sizes), std::move(complete)));
+                                               TraceSettings settings) {
+  const std::shared_ptr<TracedGraph> made(new TracedGraph(std::move(graph), std::move(name), options, std::move(settings)));
   bool is_submitted = false;
   if (options.compile() != CompileMode::kBlocking) {
     start_frontend();
@@ -37,15 +36,13 @@ std::shared_ptr<TracedGraph> TracedGraph::make(std::unique_ptr<Graph> graph, std
   return made;
 }
 
-TracedGraph::TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, TraceSizes sizes,
-                         CompileSettings::Complete complete)
+TracedGraph::TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, TraceSettings settings)
     : name_(std::move(name)),
       options_(options),
-      sizes_(std::move(sizes)),
       nodes_(graph->node_count()),
       callees_(CalleeTable::make(options)),
       graph_(std::move(graph)),
-      complete_(std::move(complete)) {}
+      settings_(std::move(settings)) {}
 TracedGraph::~TracedGraph() = default;
 
 void TracedGraph::run(torch::jit::Stack& stack) {
@@ -79,8 +76,7 @@ void TracedGraph::compile() noexcept {
     settings.name = name_;
     settings.limits.packs_weights = false;  // steps of training change weights
     settings.callees = callees_.get();
-    settings.complete = std::exchange(complete_, nullptr);
-    auto compiled = compile_trace(std::move(graph_), sizes_, settings);
+    auto compiled = compile_trace(std::move(graph_), std::exchange(settings_, {}), settings);
     if (!compiled) {
       compiled_.refusals.push_back({name_, compiled.refusal().reason, compiled.refusal().node, compiled.refusal().source});
       return;

@@ -22,7 +22,7 @@ class TracedGraph final : public Program, public std::enable_shared_from_this<Tr
  public:
   // Begins to compile: in the background, or here with CompileMode::kBlocking.
   static std::shared_ptr<TracedGraph> make(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                                           TraceSizes sizes = {}, CompileSettings::Complete complete = {});
+                                           TraceSettings settings = {});
   ~TracedGraph() override;
 
   // Returns whether there is a plan. There is none yet, or none at all if the compile was refused.
@@ -36,13 +36,11 @@ class TracedGraph final : public Program, public std::enable_shared_from_this<Tr
   void wait_for_compile() const;
 
  private:
-  TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, TraceSizes sizes,
-              CompileSettings::Complete complete);
+  TracedGraph(std::unique_ptr<Graph> graph, std::string name, const Options& options, TraceSettings settings);
   void compile() noexcept;
 
   const std::string name_;
   const Options options_;
-  const TraceSizes sizes_;
   const size_t nodes_;
   const std::shared_ptr<CalleeTable> callees_;
   std::atomic<const Plan*> plan_{nullptr};
@@ -50,7 +48,7 @@ class TracedGraph final : public Program, public std::enable_shared_from_this<Tr
   StripedCounter runs_;
   mutable std::mutex mutex_;      // guards what follows
   std::unique_ptr<Graph> graph_;  // until it is compiled
-  CompileSettings::Complete complete_;
+  TraceSettings settings_;
   CompiledMethod compiled_;
 };
 

@@ -11,11 +11,13 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 namespace sconce {
 namespace {
@@ -43,7 +45,6 @@ void append_state(TraceKey& key) {
 // the others.
 class Identities {
  public:
-  explicit Identities(size_t tensors) { places_.reserve(2 * tensors); }
   struct Storage {
     int64_t number;
     int64_t first_offset;  // of the first tensor in it
@@ -55,11 +56,26 @@ class Identities {
   }
 
  private:
-  Storage& place_of(const void* object, int64_t offset) {
-    return places_.emplace(object, Storage{static_cast<int64_t>(places_.size()), offset}).first->second;
+  Storage place_of(const void* object, int64_t offset) {
+    const auto place = Storage{static_cast<int64_t>(places_.size()), offset};
+    if (places_.size() < kSearched) {
+      const auto found = std::ranges::find(places_, object, &Place::first);
+      return found != places_.end() ? found->second : places_.emplace_back(object, place).second;
+    }
+    if (numbers_.empty()) {
+      numbers_.insert(places_.begin(), places_.end());
+    }
+    const auto [found, is_new] = numbers_.emplace(object, place);
+    if (is_new) {
+      places_.emplace_back(object, place);
+    }
+    return found->second;
   }
 
-  FlatMap<const void*, Storage> places_;
+  static constexpr size_t kSearched = 32;  // a map of fewer is slower
+  using Place = std::pair<const void*, Storage>;
+  c10::SmallVector<Place, 16> places_;
+  FlatMap<const void*, Storage> numbers_;  // of all, once there are more
 };
 
 constexpr int64_t kHasGaps = -1;
@@ -113,7 +129,7 @@ int64_t tensor_kind(const at::Tensor& tensor) {
 bool has_gaps(const at::Tensor& tensor) { return !is_contiguous_exactly(tensor) && !dense_order(tensor); }
 
 void append_tensors(TraceKeyParts& key, std::span<const at::Tensor> inputs) {
-  Identities identities(inputs.size());
+  Identities identities;
   for (const at::Tensor& tensor : inputs) {
     if (!tensor.defined()) {
       key.structure.push_back(-1);

@@ -21,8 +21,9 @@ namespace {
 
 constexpr uint64_t kWarmUp = 5;  // the first steps make plans, the optimizer's state and the arena
 
-// That the steps of these models keep (plan/prepared/reused_results.h); copies that backward has saved are among them.
-constexpr size_t kMaxSmallResults = size_t{80} * 1024;
+// That the steps of these models keep (plan/prepared/reused_results.h); copies that backward has saved are among them. Two
+// plans keep theirs: the one with subgraphs, which runs the first calls, and the recording.
+constexpr size_t kMaxSmallResults = 2 * size_t{80} * 1024;
 
 struct StepMemory {
   size_t peak = 0;         // of tensors and arenas, what the model loaded included

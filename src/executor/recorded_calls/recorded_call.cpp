@@ -412,12 +412,13 @@ void RecordedCall::add_parts(Rehearsal& rehearsal, const CallArguments& argument
 
 bool RecordedCall::run_parts(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const {
   for (const Part& part : parts_) {
-    std::vector<at::Tensor> given;
-    given.reserve(part.tensors.size());
+    torch::jit::Stack operands;
+    operands.reserve(symbols.size() + part.tensors.size());
+    operands.insert(operands.end(), symbols.begin(), symbols.end());
     for (const size_t number : part.tensors) {
-      given.push_back(tensors[number]);
+      operands.emplace_back(tensors[number]);
     }
-    std::optional<std::vector<at::Tensor>> results = part.plans->run(symbols, std::move(given));
+    std::optional<std::vector<at::Tensor>> results = part.plans->run(std::move(operands), symbols.size());
     if (!results) {
       return false;
     }

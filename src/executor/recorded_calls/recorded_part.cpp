@@ -49,35 +49,37 @@ void RecordedPart::explain(std::vector<Explanation>& plans) const {
   }
 }
 
-std::optional<std::vector<at::Tensor>> RecordedPart::run(const std::vector<int64_t>& symbols,
-                                                         std::vector<at::Tensor> tensors) const {
-  torch::jit::Stack stack(symbols.begin(), symbols.end());
-  stack.insert(stack.end(), tensors.begin(), tensors.end());
+std::optional<std::vector<at::Tensor>> RecordedPart::run(torch::jit::Stack operands, size_t symbols) const {
+  std::vector<at::Tensor> to_mark;
+  for (const size_t position : marked) {
+    to_mark.push_back(operands[symbols + position].toTensor());
+  }
   std::shared_ptr<OperandsBefore> before;
   if (function != nullptr) {
     std::vector<size_t> positions;
-    std::ranges::transform(written, std::back_inserter(positions),
-                           [&symbols](size_t number) { return symbols.size() + number; });
-    before = std::make_shared<OperandsBefore>(stack, std::move(positions), draws);
+    std::ranges::transform(written, std::back_inserter(positions), [symbols](size_t number) { return symbols + number; });
+    before = std::make_shared<OperandsBefore>(operands, std::move(positions), draws);
   }
+  torch::jit::Stack& stack = operands;  // then results
   forward->run(stack);
   const auto first_read = stack.begin() + static_cast<std::ptrdiff_t>(results);
   if (!std::equal(reads.begin(), reads.end(), first_read, is_same_number)) {
     return std::nullopt;
   }
   stack.erase(first_read, first_read + static_cast<std::ptrdiff_t>(reads.size()));
-  for (const size_t position : marked) {
-    tensors[position].requires_grad_();
+  for (const at::Tensor& tensor : to_mark) {
+    tensor.requires_grad_();
   }
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < results; ++i) {
-    stack[i] = own_tensor(stack[i].toTensor());
+    stack[i] = own_tensor(std::move(stack[i]).toTensor());
   }
   if (function != nullptr) {
     before->note_versions();
     BackwardNode::make(function, before->operands(), before)->connect(stack);
   }
   std::vector<at::Tensor> returned;
+  returned.reserve(results);
   for (size_t i = 0; i < results; ++i) {
     returned.push_back(std::move(stack[i]).toTensor());
   }

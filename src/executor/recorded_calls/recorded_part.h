@@ -8,7 +8,6 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,7 +40,7 @@ struct RecordedPart {
   void explain(std::vector<Explanation>& plans) const;
   // Runs forward, and returns the results with their history. Requires `is_ready`. Returns nothing if forward reads other
   // numbers than when it was recorded: then only what it writes and draws has happened.
-  std::optional<std::vector<at::Tensor>> run(const std::vector<int64_t>& symbols, std::vector<at::Tensor> tensors) const;
+  std::optional<std::vector<at::Tensor>> run(torch::jit::Stack operands, size_t symbols) const;
 };
 
 }  // namespace sconce

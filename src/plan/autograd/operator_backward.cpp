@@ -9,6 +9,16 @@
 
 namespace sconce {
 
+namespace {
+
+// Returns the version without a virtual call per tensor; 0 of one that has none.
+int64_t version_of(const at::Tensor& tensor) {
+  const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
+  return counter.enabled() ? counter.current_version() : 0;
+}
+
+}  // namespace
+
 OperandsBefore::OperandsBefore(std::vector<c10::IValue> operands, std::vector<size_t> written, bool draws)
     : operands_(std::move(operands)), written_(std::move(written)) {
   if (draws) {
@@ -22,8 +32,9 @@ OperandsBefore::OperandsBefore(std::vector<c10::IValue> operands, std::vector<si
 }
 
 void OperandsBefore::note_versions() {
+  versions_.reserve(operands_.size());
   for (const c10::IValue& operand : operands_) {
-    versions_.push_back(operand.isTensor() ? static_cast<int64_t>(operand.toTensor()._version()) : 0);
+    versions_.push_back(operand.isTensor() ? version_of(operand.toTensor()) : 0);
   }
 }
 
@@ -32,7 +43,7 @@ std::vector<c10::IValue> OperandsBefore::checked(const std::vector<bool>& read, 
   for (size_t i = 0; i < operands.size(); ++i) {
     if (read[i] && operands[i].isTensor() && std::ranges::find(written_, i) == written_.end()) {
       const at::Tensor& tensor = operands[i].toTensor();
-      TORCH_CHECK(static_cast<int64_t>(tensor._version()) == versions_[i], message_of_version(tensor, name, versions_[i]));
+      TORCH_CHECK(version_of(tensor) == versions_[i], message_of_version(tensor, name, versions_[i]));
     }
   }
   const at::NoGradGuard no_grad;

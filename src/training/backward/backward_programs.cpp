@@ -98,7 +98,7 @@ std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWal
   auto made = std::make_shared<Recorded>();
   made->pattern = pattern;
   const auto compile = [&](std::unique_ptr<Graph> graph, const TraceSizes& sizes) -> std::shared_ptr<Program> {
-    made->plans.push_back(TracedGraph::make(std::move(graph), "backward", options_, sizes));
+    made->plans.push_back(TracedGraph::make(std::move(graph), "backward", options_, {.sizes = sizes}));
     return made->plans.back();
   };
   TracedBackward recorded = record_backward(walk, pattern, results.size(), keeps_graph, compile);

@@ -279,7 +279,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
   const TraceSizes captured_sizes = sizes != nullptr ? TraceSizes::of(*sizes) : TraceSizes();
   std::unique_ptr<Graph> graph = tracer.finish(/*has_facts=*/true);
-  CompileSettings::Complete complete;
+  TraceSettings::Complete complete;
   if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {
     std::vector<at::Tensor> operands = arguments.tensors;
     operands.insert(operands.end(), trace->captured_.begin(), trace->captured_.end());
@@ -297,7 +297,8 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     graph->body().remove_return(used);  // the factor that clips
   }
   trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
-  trace->plan_ = TracedGraph::make(std::move(graph), "train step", module.options(), captured_sizes, std::move(complete));
+  trace->plan_ = TracedGraph::make(std::move(graph), "train step", module.options(),
+                                   {.sizes = captured_sizes, .complete = std::move(complete)});
   return trace;
 }
 
