@@ -86,7 +86,7 @@ class Tracer {
   bool is_differentiated_within(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 
   // From here on, numbers that are read from tensors refuse nothing: a later run may check that they are these.
-  void allow_reads() { allows_reads_ = true; }
+  void allow_reads(bool allows = true) { allows_reads_ = allows; }
   struct Read {
     Value* value;  // of the graph
     c10::IValue number;

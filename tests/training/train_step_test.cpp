@@ -119,6 +119,42 @@ TEST(TrainStep, RunsWhatItCannotRecord) {
   EXPECT_TRUE(tells_why);
 }
 
+// A branch on a number of a tensor, behind statistics and random numbers, which a run that reads another number undoes.
+torch::jit::Module with_branch(const std::string& condition) {
+  return two_layers(R"(
+def forward(self, x):
+    h = torch.batch_norm(torch.linear(x, self.a_weight), self.b_bias + 1, self.a_bias, self.mean, self.var, True, 0.1, 1e-5, True)
+    h = torch.dropout(h, 0.2, True)
+    if bool()" + condition +
+                        R"():
+        h = torch.relu(h)
+    return torch.linear(h, self.b_weight)
+)",
+                    /*has_batch_norm=*/true);
+}
+
+TEST(TrainStep, RunsByAPlanWhileTheModuleReadsTheSameNumbers) {
+  TwoTrainings both(with_branch("x.sum() > 1e6"), adam, TrainOptions().clip_norm(0.5));
+  for (uint64_t step = 0; step < 8; ++step) {
+    both.train(4, step);
+  }
+  EXPECT_EQ(both.step().explain().by_plan, 7U);
+}
+
+TEST(TrainStep, UndoesAPlanThatReadsOtherNumbers) {
+  TwoTrainings both(with_branch("x[0, 0] > 0.0"), sgd);
+  for (uint64_t step = 0; step < 24; ++step) {
+    both.train(4, step);
+  }
+  const TrainExplanation explanation = both.step().explain();
+  bool tells_why = false;
+  for (const auto& [reason, times] : explanation.reasons) {
+    tells_why = tells_why || reason == "the module reads other numbers from tensors than in the recorded call";
+  }
+  EXPECT_TRUE(tells_why);
+  EXPECT_GT(explanation.by_plan, 0U);
+}
+
 TEST(TrainStep, WritesTheAttributesOfTheModule) {
   TwoTrainings both(two_layers(R"(
 def forward(self, x):
@@ -210,8 +246,7 @@ TEST(TrainStep, LeavesParametersAloneWhenAStepFails) {
   step({at::randn({4, 8})}, {at::randn({4, 8})});
   EXPECT_FALSE(at::equal(module.attr("a_weight").toTensor(), before));
   EXPECT_FALSE(module.attr("a_weight").toTensor().grad().defined());
-  TrainStep no_loss(
-      accelerate(module), [](const at::Tensor& y, const at::Tensor&) { return y.detach().sum(); }, *optimizer);
+  TrainStep no_loss(accelerate(module), [](const at::Tensor& y, const at::Tensor&) { return y.detach().sum(); }, *optimizer);
   EXPECT_THROW(no_loss({at::randn({4, 8})}, {at::randn({4, 8})}), c10::Error);
 }
 

@@ -34,4 +34,21 @@ const Value& base_of_memory(const Value& value) {
   return *base;
 }
 
+std::vector<size_t> written_inputs(const Graph& recording) {
+  std::vector<size_t> written;
+  for_each_node(recording.body(), [&](const Node* node) {
+    for (size_t i = 0; i < node->inputs().size(); ++i) {
+      if (node->schema() == nullptr || !may_write_operand(*node, i)) {
+        continue;
+      }
+      if (const Value& base = base_of_memory(*node->input(i)); base.node() == recording.body().param_node()) {
+        written.push_back(base.offset());
+      }
+    }
+  });
+  std::ranges::sort(written);
+  written.erase(std::unique(written.begin(), written.end()), written.end());
+  return written;
+}
+
 }  // namespace sconce

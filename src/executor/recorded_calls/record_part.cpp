@@ -60,21 +60,10 @@ bool has_freed_history(const at::Tensor& result, const std::vector<at::Tensor>& 
   return false;
 }
 
-// Notes which tensors forward writes, and whether it draws random numbers.
-void note_effects(const Graph& forward, size_t symbols, RecordedPart& plans) {
-  for_each_node(forward.body(), [&](const Node* node) {
-    plans.draws = plans.draws || effects_of(*node).random;
-    for (size_t i = 0; i < node->inputs().size(); ++i) {
-      if (node->schema() == nullptr || !may_write_operand(*node, i)) {
-        continue;
-      }
-      if (const Value& written = base_of_memory(*node->input(i)); written.node() == forward.body().param_node()) {
-        plans.written.push_back(written.offset() - symbols);
-      }
-    }
-  });
-  std::ranges::sort(plans.written);
-  plans.written.erase(std::unique(plans.written.begin(), plans.written.end()), plans.written.end());
+bool draws_numbers(const Graph& graph) {
+  bool draws = false;
+  for_each_node(graph.body(), [&draws](const Node* node) { draws = draws || effects_of(*node).random; });
+  return draws;
 }
 
 // Returns a copy of a graph that runs below autograd.
@@ -312,7 +301,10 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recordin
   part->results = recording.results;
   DifferentiableGraphs graphs =
       split_joint_graph(joint_graph_of(recording, std::move(recorded), call.symbols, given.size()));
-  note_effects(*graphs.forward, call.symbols, *part);
+  part->draws = draws_numbers(*graphs.forward);
+  for (const size_t input : written_inputs(*graphs.forward)) {
+    part->written.push_back(input - call.symbols);
+  }
   if (const char* reason = why_not_repeated(*part, recording.differentiable_tensors, given, call.arguments)) {
     return Refusal::because(reason);
   }

@@ -22,16 +22,6 @@
 namespace sconce {
 namespace {
 
-// A parameter has another gradient in a later call.
-void refuse_gradients_of_others(const std::vector<at::Tensor>& leaves, Tracer& tracer) {
-  for (const at::Tensor& leaf : leaves) {
-    const auto is_gradient = [&](const at::Tensor& captured) { return leaf.grad().is_same(captured); };
-    if (leaf.is_leaf() && leaf.grad().defined() && std::ranges::any_of(tracer.captured(), is_gradient)) {
-      tracer.refuse("it reads the gradient of a parameter");
-    }
-  }
-}
-
 // Returns the parts of what the tracer has recorded, whose results are tensors of the trace and `values` of its graph.
 Expected<std::vector<ResultPart>> parts_of(Tracer& tracer, size_t arguments, const std::vector<at::Tensor>& results,
                                            const std::vector<const Value*>& values) {
@@ -160,8 +150,7 @@ bool sees_gradients(const at::Tensor& tensor) {
 }
 
 bool RecordedCall::holds(const CallArguments& arguments) const {
-  return state_.holds() && structure_.holds(arguments.values) && captured_.hold() &&
-         !captured_.share_memory_with(arguments.tensors);
+  return has_structure_of(arguments) && captured_.hold() && !captured_.share_memory_with(arguments.tensors);
 }
 
 bool RecordedCall::has_hooks_within(const CallArguments& arguments) const {
@@ -170,12 +159,12 @@ bool RecordedCall::has_hooks_within(const CallArguments& arguments) const {
          (std::ranges::any_of(captured_.tensors(), is_hooked) || std::ranges::any_of(arguments.tensors, is_hooked));
 }
 
-bool RecordedCall::reads_others() const {
-  uint64_t misses = misses_;
+uint64_t RecordedCall::misses() const {
+  uint64_t misses = CallRecording::misses();
   for (const Part& part : parts_) {
     misses += part.plans->function != nullptr ? part.plans->function->misses.load() : 0;
   }
-  return misses > kMaxMisses && misses > runs / 2;
+  return misses;
 }
 
 bool RecordedCall::is_ready() const {
@@ -197,8 +186,8 @@ void RecordedCall::explain(std::vector<Explanation>& plans) const {
 
 std::shared_ptr<RecordedCall> RecordedCall::refused(const c10::intrusive_ptr<c10::ivalue::Object>& module,
                                                     const CallArguments& arguments, std::string reason) {
-  std::shared_ptr<RecordedCall> trace(new RecordedCall(module, arguments, /*is_tried=*/false));
-  trace->pattern = SizePattern(arguments.key.sizes);
+  std::shared_ptr<RecordedCall> trace(
+      new RecordedCall(module, arguments, SizePattern(arguments.key.sizes), /*is_tried=*/false));
   trace->refusal = std::move(reason);
   return trace;
 }
@@ -283,22 +272,19 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
                                                      const RecordedMethod& method, const Options& options) {
   // A program that waits for compiles wants the same plans in each of its runs.
   const bool is_tried = options.compile() != CompileMode::kBlocking;
-  std::shared_ptr<RecordedCall> trace(new RecordedCall(module, arguments, is_tried));
-  const auto sizes = pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr;
-  trace->pattern = pattern;
-  trace->guards = sizes;
+  std::shared_ptr<RecordedCall> trace(new RecordedCall(module, arguments, pattern, is_tried));
   std::vector<at::Tensor> writable;
   if (may_write) {
     writable = tensors_in(c10::IValue(module));
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
   }
   UndoneWrites undone(writable);
-  Tracer tracer(sizes);
+  Tracer tracer(trace->sizes());
   tracer.allow_reads();
   tracer.allow_marks();
   tracer.detach_without_gradients(true);
   torch::jit::Stack call = {module};
-  for (c10::IValue& value : add_arguments(tracer, arguments, pattern, sizes)) {
+  for (c10::IValue& value : trace->begin(tracer, arguments)) {
     call.push_back(std::move(value));
   }
   const std::vector<at::Tensor> traced = tensors_in(std::vector<c10::IValue>(call.begin() + 1, call.end()));
@@ -314,11 +300,7 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
   if (!tracer.draws()) {
     undone.keep_generators();
   }
-  if (hand_back_values(*module) || !trace->state_.holds()) {
-    tracer.refuse("a call changes an attribute of the module");
-  }
-  refuse_gradients_of_others(tensors_in(c10::IValue(module)), tracer);
-  tracer.refuse_captured(tensors_in(c10::IValue(module)));
+  trace->check_call(tracer, module, arguments);
   const at::Tensor placeholder = at::empty({0});
   trace->result_ = with_each_tensor(trace->result_, [&](const at::Tensor&) { return placeholder; });
   if (trace->captured_.share_memory_with(arguments.tensors)) {
@@ -332,7 +314,7 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
                                 .symbols = tracer.symbols(),
                                 .pattern = pattern,
                                 .arguments = arguments.tensors.size(),
-                                .sizes = sizes,
+                                .sizes = trace->sizes(),
                                 .options = options};
     if (rehearsal->parts.empty()) {
       trace->add_whole(*rehearsal, arguments, tracer, recorded);
@@ -346,7 +328,7 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
     trace->captured_ = BoundTensors();
     trace->parts_.clear();
   } else {
-    trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
+    trace->why_sizes_are_fixed = trace->sizes() != nullptr ? trace->sizes()->why_pinned() : "";
   }
   return trace;
 }
@@ -470,7 +452,7 @@ std::optional<c10::IValue> RecordedCall::run(const CallArguments& arguments, con
   tensors.insert(tensors.end(), captured_.tensors().begin(), captured_.tensors().end());
   const bool reads = std::ranges::any_of(parts_, [](const Part& part) { return !part.plans->reads.empty(); });
   if (!(reads ? run_undoably(symbols, tensors) : run_parts(symbols, tensors))) {
-    ++misses_;
+    count_miss();
     return std::nullopt;
   }
   auto returned = returned_.begin();

@@ -2,12 +2,10 @@
 #pragma once
 
 #include "base/plan_race.h"
-#include "executor/plan_table.h"
+#include "executor/call_recording.h"
 #include "executor/recorded_calls/record_part.h"
 #include "executor/recorded_calls/result_parts.h"
 #include "trace/bound_tensors.h"
-#include "trace/call_arguments.h"
-#include "trace/module_state.h"
 
 #include <sconce/options.h>
 
@@ -36,7 +34,7 @@ struct RecordedMethod {
   bool gradients_end_at_arguments = false;
 };
 
-class RecordedCall final : public PlanEntry {
+class RecordedCall final : public CallRecording {
  public:
   // Runs the method on top of the stack, which has the module and the arguments, and leaves the results.
   using RunMethod = c10::function_ref<void(torch::jit::Stack&)>;
@@ -82,8 +80,8 @@ class RecordedCall final : public PlanEntry {
     bool runs_backward = false;         // RecordedPart
   };
 
-  RecordedCall(const c10::intrusive_ptr<c10::ivalue::Object>& module, const CallArguments& arguments, bool is_tried)
-      : state_(module), structure_(arguments.values), race_(is_tried) {}
+  RecordedCall(const ModulePtr& module, const CallArguments& arguments, const SizePattern& of_sizes, bool is_tried)
+      : CallRecording(module, arguments, of_sizes), race_(is_tried) {}
   // Runs the call and its backward on a tracer. Returns nothing, with a refusal in the tracer, if the call cannot be
   // replayed. `has_history`: an argument has one through which gradients that the call computes may flow.
   std::optional<Rehearsal> run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method, Tracer& tracer);
@@ -98,18 +96,13 @@ class RecordedCall final : public PlanEntry {
   // Adds a part. `numbers`: its tensors (Part::tensors). Sets `refusal` if later calls cannot repeat it.
   void add_part(const Rehearsal& rehearsal, PartRecording recording, std::unique_ptr<Graph> recorded,
                 std::span<const at::Tensor> given, std::vector<size_t> numbers, const PartSettings& call);
-  // Returns whether calls have read other numbers so often that running them by the plan costs more than it gains.
-  bool reads_others() const;
+  uint64_t misses() const override;
   // Runs the parts on the tensors of a call, and adds what they return. Returns false if one reads other numbers than when
   // it was recorded.
   bool run_parts(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const;
   // The same, and then leaves everything as it was.
   bool run_undoably(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const;
 
-  static constexpr uint64_t kMaxMisses = 3;
-  mutable std::atomic<uint64_t> misses_{0};  // runs that were given up
-  const ModuleState state_;
-  const ArgumentStructure structure_;
   c10::IValue result_;            // a template of the result, with placeholders for its tensors
   std::vector<size_t> returned_;  // per tensor of the result: its number among the tensors of the call
   BoundTensors captured_;

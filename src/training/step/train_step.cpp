@@ -16,6 +16,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/jit_type.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/lbfgs.h>
@@ -81,6 +82,8 @@ class AutocastScope {
   bool was_enabled_ = false;
   c10::ScalarType dtype_ = c10::kFloat;
 };
+
+constexpr const char* kReadsOthers = "the module reads other numbers from tensors than in the recorded call";
 
 // Adds a gradient to a parameter's, as the engine does.
 void accumulate(const at::Tensor& parameter, at::Tensor gradient) {
@@ -255,18 +258,26 @@ class TrainStep::Impl {
                                               : record(arguments, parameters, *decision.pattern, result);
       table_.count_eager(trace->refusal.empty() ? "it was recorded" : trace->refusal);
       table_.insert(key, trace, holds);
-    } else if (trace->is_ready()) {
-      table_.count_run(*trace);
-      trace->mark(arguments);
-      result = trace->run(arguments, found.symbols);
+    } else if (trace->is_ready() && !trace->reads_others()) {
+      std::optional<StepResult> by_plan = StepResult();
+      {
+        const auto count = c10::make_scope_exit([&] {  // also a run that raises
+          if (by_plan) {
+            table_.count_run(*trace);
+          }
+        });
+        by_plan = trace->run(arguments, found.symbols);
+      }
+      if (!by_plan) {
+        return run_unrecorded(arguments, kReadsOthers);
+      }
+      result = std::move(*by_plan);
       if (result.is_updated) {
         ++updated_by_plan_;
         updates_by_plan_ += trace->updated_parameters();
       }
     } else {
-      table_.count_eager(trace->why_no_plan());
-      const CompiledBackward scope(backwards_);
-      return run_operators(arguments);
+      return run_unrecorded(arguments, trace->is_ready() ? kReadsOthers : trace->why_no_plan());
     }
     for (auto& [number, gradient] : result.of_arguments) {
       accumulate_mean(arguments.tensors[number], std::move(gradient));
@@ -321,6 +332,13 @@ class TrainStep::Impl {
       hand_back_values(*module_.script_module()._ivalue());
       throw;
     }
+  }
+
+  // A call of a kind that is recorded, or refused.
+  StepResult run_unrecorded(const StepArguments& arguments, const std::string& reason) {
+    table_.count_eager(reason);
+    const CompiledBackward scope(backwards_);
+    return run_operators(arguments);
   }
 
   StepResult run_eagerly(const StepArguments& arguments, const std::string& reason) {

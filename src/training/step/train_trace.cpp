@@ -1,12 +1,15 @@
 #include "training/step/train_trace.h"
 
 #include "analysis/effects.h"
+#include "analysis/memory/memory_source.h"
+#include "base/same_number.h"
 #include "base/tensors_in.h"
 #include "trace/backward_on_this_thread.h"
 #include "trace/history.h"
 #include "trace/tensor_state.h"
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
+#include "trace/undone_writes.h"
 #include "training/backward/node_hooks.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -102,9 +105,9 @@ StepArguments::StepArguments(const std::vector<c10::IValue>& given, const std::v
       }()),
       inputs(given.size()) {}
 
-TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters)
-    : state_(module.script_module()._ivalue()),
-      structure_(arguments.values),
+TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, const SizePattern& of_sizes,
+                       const std::vector<at::Tensor>& parameters)
+    : CallRecording(module.script_module()._ivalue(), arguments, of_sizes),
       inputs_(arguments.inputs),
       leaves_(parameters),
       parameters_(parameters.size()) {}
@@ -132,11 +135,10 @@ void TrainTrace::wait_for_compile() const {
 bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& parameters) {
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   const auto others = leaves_.begin() + static_cast<std::ptrdiff_t>(parameters_);
-  return state_.holds() &&
+  return has_structure_of(arguments) && arguments.inputs == inputs_ &&
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
-         (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) && arguments.inputs == inputs_ &&
-         structure_.holds(arguments.values) && (update_ == nullptr || update_->begin(parameters)) &&
-         operands_key_.matches(arguments.tensors, own_operands());
+         (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
+         (update_ == nullptr || update_->begin(parameters)) && operands_key_.matches(arguments.tensors, own_operands());
 }
 
 // Eager training adds gradients to all leaves, also to those that no optimizer steps.
@@ -171,7 +173,12 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   const BackwardOnThisThread on_this_thread;
   const TracingScope scope(tracer);
   const auto first_target = traced.begin() + static_cast<std::ptrdiff_t>(inputs_);
-  const at::Tensor value = loss(module.forward({traced.begin(), first_target}), {first_target, traced.end()});
+  // What the loss function does with a number that it reads, such as adding it to a metric, a plan does not repeat.
+  tracer.allow_reads();
+  const c10::IValue output = module.forward({traced.begin(), first_target});
+  tracer.allow_reads(false);
+  const at::Tensor value = loss(output, {first_target, traced.end()});
+  tracer.allow_reads();
   if (history_has_hooks({value})) {
     tracer.refuse("the model or the loss function registers a hook on a tensor that it computes");
   }
@@ -216,22 +223,19 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
       }
     }
   }
-  if (clip_norm && !defined.empty()) {
-    tracer.add_output(clip_factor(defined, *clip_norm));
+  for (const Tracer::Read& read : tracer.reads()) {
+    tracer.graph().add_output(read.value);
+    reads_.push_back(read.number);
   }
-}
-
-void TrainTrace::mark(const StepArguments& arguments) const {
-  for (const size_t number : marked_) {
-    arguments.tensors[number].requires_grad_();
+  if (clip_norm && !defined.empty() && reads_.empty()) {
+    tracer.add_output(clip_factor(defined, *clip_norm));
   }
 }
 
 std::shared_ptr<TrainTrace> TrainTrace::refused(const Module& module, const StepArguments& arguments,
                                                 const TrainedParameters& parameters, const SizePattern& pattern,
                                                 std::string reason) {
-  std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters.tensors));
-  trace->pattern = pattern;
+  std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, pattern, parameters.tensors));
   trace->refusal = std::move(reason);
   trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
   return trace;
@@ -241,13 +245,10 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
                                                const StepArguments& arguments, const TrainedParameters& parameters,
                                                const SizePattern& pattern, const StepOptimizer* optimizer,
                                                StepResult& result) {
-  std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, parameters.tensors));
-  const auto sizes = pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr;
-  trace->pattern = pattern;
-  trace->guards = sizes;
-  Tracer tracer(sizes);
+  std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, pattern, parameters.tensors));
+  Tracer tracer(trace->sizes());
   tracer.allow_marks();
-  const std::vector<c10::IValue> traced = add_arguments(tracer, arguments, pattern, sizes);
+  const std::vector<c10::IValue> traced = trace->begin(tracer, arguments);
   hand_over_gradients(arguments.tensors, tensors_in(traced));
   const auto hand_back = c10::make_scope_exit([&] { hand_back_autograd(arguments.tensors, tensors_in(traced), module); });
   trace->run_recorded(module, loss, traced, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, tracer, result);
@@ -255,38 +256,28 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     tracer.refuse(reason);
   }
   const bool has_others = trace->leaves_.size() > trace->parameters_;
-  if (!trace->state_.holds()) {
-    tracer.refuse("a call changes an attribute of the module");
-  }
-  if (hand_back_values(*module.script_module()._ivalue())) {
-    tracer.refuse("the module keeps a tensor or a size that it has computed in an attribute");
-  }
-  for (const at::Tensor& argument : arguments.tensors) {
-    const auto is_gradient = [&](const at::Tensor& captured) { return argument.grad().is_same(captured); };
-    if (argument.grad().defined() && std::ranges::any_of(tracer.captured(), is_gradient)) {
-      tracer.refuse("it reads the gradient of an argument");
-    }
-  }
-  std::vector<at::Tensor> owned = tensors_in(c10::IValue(module.script_module()._ivalue()));
-  owned.insert(owned.end(), parameters.tensors.begin(), parameters.tensors.end());
-  tracer.refuse_captured(owned);
+  trace->check_call(tracer, module.script_module()._ivalue(), arguments, parameters.tensors);
   trace->captured_ = tracer.captured();
   if (tracer.refusal()) {
     trace->refusal = tracer.refusal()->reason;
     trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
     return trace;
   }
-  trace->why_sizes_are_fixed = sizes != nullptr ? sizes->why_pinned() : "";
-  const TraceSizes captured_sizes = sizes != nullptr ? TraceSizes::of(*sizes) : TraceSizes();
+  trace->why_sizes_are_fixed = trace->sizes() != nullptr ? trace->sizes()->why_pinned() : "";
+  const TraceSizes captured_sizes = trace->sizes() != nullptr ? TraceSizes::of(*trace->sizes()) : TraceSizes();
+  trace->draws_ = tracer.draws();
   std::unique_ptr<Graph> graph = tracer.finish(/*has_facts=*/true);
+  if (!trace->reads_.empty()) {
+    trace->written_ = written_inputs(*graph);
+  }
   TraceSettings::Complete complete;
-  if (optimizer != nullptr && !has_others && !trace->gradients_.empty()) {
+  if (optimizer != nullptr && !has_others && !trace->gradients_.empty() && trace->reads_.empty()) {
     std::vector<at::Tensor> operands = arguments.tensors;
     operands.insert(operands.end(), trace->captured_.begin(), trace->captured_.end());
     trace->update_ = StepUpdate::make(optimizer->optimizer, parameters, operands, result.gradients, optimizer->clipping);
   }
   const size_t kept = 1 + trace->arguments_.size();
-  const size_t used = kept + trace->gradients_.size();
+  const size_t used = kept + trace->gradients_.size() + trace->reads_.size();
   if (trace->update_ != nullptr) {
     const size_t gathered = parameters.tensors.front().is_cpu() ? 0 : kGatheredBytes;
     complete = [updates = trace->update_->declare(*graph, tracer.symbols(), kept), is_exact = module.options().exact(),
@@ -302,12 +293,40 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   return trace;
 }
 
-StepResult TrainTrace::run(const StepArguments& arguments, const std::vector<int64_t>& symbols) {
+bool TrainTrace::run_plan(torch::jit::Stack& stack) const {
+  if (reads_.empty()) {
+    plan_->run(stack);
+    return true;
+  }
+  std::vector<at::Tensor> written;
+  for (const size_t input : written_) {
+    written.push_back(stack[input].toTensor());
+  }
+  UndoneWrites undone(written);
+  if (!draws_) {
+    undone.keep_generators();
+  }
+  try {
+    plan_->run(stack);
+  } catch (const std::exception&) {
+    return false;  // if the call reads the recorded numbers, its operators raise the same
+  }
+  if (!std::equal(reads_.begin(), reads_.end(), stack.end() - static_cast<std::ptrdiff_t>(reads_.size()), is_same_number)) {
+    return false;
+  }
+  undone.keep();
+  return true;
+}
+
+std::optional<StepResult> TrainTrace::run(const StepArguments& arguments, const std::vector<int64_t>& symbols) {
   torch::jit::Stack stack(symbols.begin(), symbols.end());
   stack.insert(stack.end(), arguments.tensors.begin(), arguments.tensors.end());
   stack.insert(stack.end(), captured_.begin(), captured_.end());
   StepResult result;
   const auto take_results = [&] {
+    for (const size_t number : marked_) {
+      arguments.tensors[number].requires_grad_();
+    }
     result.loss = std::move(stack.front()).toTensor();
     for (size_t i = 0; i < arguments_.size(); ++i) {
       result.of_arguments.emplace_back(arguments_[i], std::move(stack[i + 1]).toTensor());
@@ -322,7 +341,10 @@ StepResult TrainTrace::run(const StepArguments& arguments, const std::vector<int
     take_results();
     return result;
   }
-  plan_->run(stack);
+  if (!run_plan(stack)) {
+    count_miss();
+    return std::nullopt;
+  }
   take_results();
   result.gradients.resize(leaves_.size());
   for (size_t i = 0; i < gradients_.size(); ++i) {

@@ -2,10 +2,8 @@
 // plan.
 #pragma once
 
-#include "executor/plan_table.h"
+#include "executor/call_recording.h"
 #include "executor/traced_graph.h"
-#include "trace/call_arguments.h"
-#include "trace/module_state.h"
 #include "trace/operands_key.h"
 #include "training/step/step_update.h"
 
@@ -43,7 +41,7 @@ struct StepOptimizer {
   Clipping clipping;
 };
 
-class TrainTrace final : public PlanEntry {
+class TrainTrace final : public CallRecording {
  public:
   // Runs forward, loss and backward with LibTorch's operators, and records them. `result` is what they gave. Returns the
   // trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes. `optimizer`: null if no plan is to
@@ -65,17 +63,17 @@ class TrainTrace final : public PlanEntry {
   std::string why_no_plan() const { return plan_ == nullptr ? refusal : plan_->why_no_plan(); }
   void explain(std::vector<Explanation>& plans) const;
   void wait_for_compile() const override;
-  // Has those arguments of a call require a gradient that the recorded call had.
-  void mark(const StepArguments& arguments) const;
-  // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern.
-  StepResult run(const StepArguments& arguments, const std::vector<int64_t>& symbols);
+  // Requires `is_ready`, and that `holds` was true for this call. `symbols`: of the pattern. Returns nothing, and changes
+  // nothing, if the module reads other numbers from tensors than in the recorded call.
+  std::optional<StepResult> run(const StepArguments& arguments, const std::vector<int64_t>& symbols);
   // Returns what gradients flow to: the parameters, and after them other leaves, which the optimizer does not know.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
   // Returns how many parameters the plan updates.
   size_t updated_parameters() const { return update_ == nullptr ? 0 : update_->count(); }
 
  private:
-  TrainTrace(const Module& module, const StepArguments& arguments, const std::vector<at::Tensor>& parameters);
+  TrainTrace(const Module& module, const StepArguments& arguments, const SizePattern& of_sizes,
+             const std::vector<at::Tensor>& parameters);
   // Adds the leaves that the loss depends on besides the parameters. `arguments`: tensors of the trace. Returns the leaves
   // that the call has made.
   std::vector<at::Tensor> add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments);
@@ -83,11 +81,11 @@ class TrainTrace final : public PlanEntry {
   // is the factor that clips the gradients.
   void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
                     std::optional<double> clip_norm, Tracer& tracer, StepResult& result);
+  // Runs the plan. Returns false, and changes nothing, if it reads other numbers than the recorded call.
+  bool run_plan(torch::jit::Stack& stack) const;
   // Returns the tensors that the plan is given in a call, without the arguments.
   std::vector<at::Tensor> own_operands() const;
 
-  const ModuleState state_;
-  const ArgumentStructure structure_;
   const size_t inputs_;
   std::vector<at::Tensor> leaves_;
   const size_t parameters_;           // how many leaves are the optimizer's
@@ -96,6 +94,9 @@ class TrainTrace final : public PlanEntry {
   std::vector<size_t> marked_;          // arguments that a call has require a gradient
   std::vector<size_t> arguments_;       // arguments that gradients flow to: the outputs of the recorded graph after the loss
   std::vector<size_t> gradients_;       // per output after these: the leaf
+  std::vector<c10::IValue> reads_;      // numbers that module and backward have read: the outputs after these
+  std::vector<size_t> written_;         // inputs of the plan, if it reads numbers
+  bool draws_ = false;                  // random numbers
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
   std::shared_ptr<TracedGraph> plan_;
 };

@@ -1,0 +1,36 @@
+#include "executor/call_recording.h"
+
+#include "base/tensors_in.h"
+
+#include <algorithm>
+
+namespace sconce {
+
+CallRecording::CallRecording(const ModulePtr& module, const CallArguments& arguments, const SizePattern& of_sizes)
+    : state_(module),
+      structure_(arguments.values),
+      sizes_(of_sizes.has_symbols() ? std::make_shared<SymbolicSizes>(of_sizes.values()) : nullptr) {
+  pattern = of_sizes;
+  guards = sizes_;
+}
+
+void CallRecording::check_call(Tracer& tracer, const ModulePtr& module, const CallArguments& arguments,
+                               const std::vector<at::Tensor>& owned) const {
+  const bool is_changed = !state_.holds();
+  if (hand_back_values(*module) || is_changed) {
+    tracer.refuse("a call changes an attribute of the module");
+  }
+  std::vector<at::Tensor> kept = tensors_in(c10::IValue(module));
+  std::vector<at::Tensor> leaves = kept;  // of which a later call has other gradients
+  leaves.insert(leaves.end(), arguments.tensors.begin(), arguments.tensors.end());
+  for (const at::Tensor& leaf : leaves) {
+    const auto is_gradient = [&](const at::Tensor& captured) { return leaf.grad().is_same(captured); };
+    if (leaf.is_leaf() && leaf.grad().defined() && std::ranges::any_of(tracer.captured(), is_gradient)) {
+      tracer.refuse("it reads the gradient of a parameter or of an argument");
+    }
+  }
+  kept.insert(kept.end(), owned.begin(), owned.end());
+  tracer.refuse_captured(kept);
+}
+
+}  // namespace sconce

@@ -1,0 +1,68 @@
+// CallRecording: what the recordings of calls of a module have in common.
+#pragma once
+
+#include "executor/plan_table.h"
+#include "trace/call_arguments.h"
+#include "trace/module_state.h"
+#include "trace/sizes/symbolic_sizes.h"
+#include "trace/tracer.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace sconce {
+
+// An owner says what is run and what comes back:
+//
+//   1. its constructor    the key that the recording holds for, and symbolic sizes if the pattern has symbols
+//   2. `begin`            a tracer gets tensors that stand for the arguments
+//   3. the owner          runs the call in the tracer's scope, adds what it returns, and `add_reads`
+//   4. `check_call`       refuses what later calls cannot repeat
+//   5. the owner          compiles what the tracer has recorded
+//
+// In a later call, the owner asks `has_structure_of`, runs the plan, and compares the numbers that it has read.
+class CallRecording : public PlanEntry {
+ public:
+  // Returns whether the recording's numbers were so often others that running it costs more than it gains.
+  bool reads_others() const { return misses() > kMaxMisses && misses() > runs / 2; }
+
+ protected:
+  using ModulePtr = c10::intrusive_ptr<c10::ivalue::Object>;
+
+  // `pattern`: of the arguments' sizes.
+  CallRecording(const ModulePtr& module, const CallArguments& arguments, const SizePattern& pattern);
+
+  // Returns whether attributes, containers, numbers and strings are those of the recorded call.
+  bool has_structure_of(const CallArguments& arguments) const {
+    return state_.holds() && structure_.holds(arguments.values);
+  }
+  // Returns the arguments with tensors that stand for theirs. The tracer has `sizes`.
+  std::vector<c10::IValue> begin(Tracer& tracer, const CallArguments& arguments) const {
+    return add_arguments(tracer, arguments, pattern, sizes_);
+  }
+  // Refuses a call that has changed attributes, or has read what is the recorded call's alone. `owned`: tensors that the
+  // plan may read as they are in each call, besides the module's.
+  void check_call(Tracer& tracer, const ModulePtr& module, const CallArguments& arguments,
+                  const std::vector<at::Tensor>& owned = {}) const;
+  // Takes a run that has read other numbers than the recorded call.
+  void count_miss() const { misses_.fetch_add(1, std::memory_order_relaxed); }
+  virtual uint64_t misses() const { return misses_; }
+
+  const std::shared_ptr<SymbolicSizes>& sizes() const { return sizes_; }
+  const ModuleState& state() const { return state_; }
+
+ private:
+  static constexpr uint64_t kMaxMisses = 3;
+
+  const ModuleState state_;
+  const ArgumentStructure structure_;
+  const std::shared_ptr<SymbolicSizes> sizes_;  // null if all calls have the recorded sizes
+  mutable std::atomic<uint64_t> misses_{0};
+};
+
+}  // namespace sconce
