@@ -1,8 +1,8 @@
 // The device interface for NVIDIA GPUs, over the simulated driver and a simulated LibTorch.
 #include "cuda/cuda_runtime.h"
-#include "cuda/fake/fake_driver.h"
-#include "cuda/fake/fake_torch_bridge.h"
 #include "plan/device/libtorch_cuda.h"
+#include "tests/simulated_driver/fake_driver.h"
+#include "tests/simulated_driver/fake_torch_bridge.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

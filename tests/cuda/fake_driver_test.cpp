@@ -1,5 +1,5 @@
 // The simulated driver keeps the real one's rules: tests that pass on it are worth something.
-#include "cuda/fake/fake_driver.h"
+#include "tests/simulated_driver/fake_driver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Recording on the driver's level, against the simulated driver.
 #include "cuda/recording.h"
-#include "cuda/fake/fake_driver.h"
+#include "tests/simulated_driver/fake_driver.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

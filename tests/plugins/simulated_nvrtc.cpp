@@ -1,5 +1,5 @@
 // NVRTC's interface for the simulated GPU: machine code is the program's text, in the form of an image that the simulated
-// driver loads (cuda/fake/fake_driver.h).
+// driver loads (tests/simulated_driver/fake_driver.h).
 #include <cstring>
 #include <memory>
 #include <string>

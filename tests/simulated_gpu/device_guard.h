@@ -1,8 +1,8 @@
 // How LibTorch asks for the streams and events of the simulated GPU.
 #pragma once
 
-#include "cuda/fake/fake_driver.h"
-#include "cuda/fake/fake_torch_bridge.h"
+#include "tests/simulated_driver/fake_driver.h"
+#include "tests/simulated_driver/fake_torch_bridge.h"
 #include "tests/simulated_gpu/device_memory.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>

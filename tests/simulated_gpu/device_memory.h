@@ -1,8 +1,8 @@
 // The memory of the simulated GPU.
 #pragma once
 
-#include "cuda/fake/fake_driver.h"
-#include "cuda/fake/fake_torch_bridge.h"
+#include "tests/simulated_driver/fake_driver.h"
+#include "tests/simulated_driver/fake_torch_bridge.h"
 
 #include <c10/core/Allocator.h>
 

@@ -1,8 +1,8 @@
 // Dropout on the simulated GPU, with the random numbers of LibTorch's kernels on a real one.
 #pragma once
 
-#include "cuda/fake/fake_driver.h"
 #include "plan/device/device.h"
+#include "tests/simulated_driver/fake_driver.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,7 +1,7 @@
 // Runs the CUDA text of kernels on the CPU, compiled by the compiler that has built the tests.
 #pragma once
 
-#include "cuda/fake/fake_driver.h"
+#include "tests/simulated_driver/fake_driver.h"
 
 #include <string>
 

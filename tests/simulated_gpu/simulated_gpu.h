@@ -1,10 +1,10 @@
 // A GPU simulated on the CPU, on which LibTorch's operators and sconce's kernels run, and CUDA graphs of both.
 #pragma once
 
-#include "cuda/fake/fake_driver.h"
-#include "cuda/fake/fake_torch_bridge.h"
 #include "fusion/cuda/device_kernel_cache.h"
 #include "plan/device/device.h"
+#include "tests/simulated_driver/fake_driver.h"
+#include "tests/simulated_driver/fake_torch_bridge.h"
 #include "tests/simulated_gpu/device_guard.h"
 #include "tests/simulated_gpu/device_memory.h"
 #include "tests/simulated_gpu/operators.h"

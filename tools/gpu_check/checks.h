@@ -1,7 +1,7 @@
 // Checks and measurements on a GPU without LibTorch: sconce's driver layer, NVRTC, recordings.
 #pragma once
 
-#include "cuda/fake/fake_driver.h"
+#include "tests/simulated_driver/fake_driver.h"
 #include "tools/gpu_check/gpu.h"
 
 #include <nlohmann/json.hpp>

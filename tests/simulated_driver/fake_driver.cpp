@@ -1,5 +1,5 @@
 // Devices, contexts, modules and memory of the simulated driver; streams and graphs are in fake_driver_streams.cpp.
-#include "cuda/fake/fake_driver.h"
+#include "tests/simulated_driver/fake_driver.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,8 +2,8 @@
 // device 0, a current stream per thread, and the use counts of the allocator's pools.
 #pragma once
 
-#include "cuda/fake/fake_driver.h"
 #include "cuda/torch_bridge.h"
+#include "tests/simulated_driver/fake_driver.h"
 
 #include <map>
 #include <mutex>

@@ -1,5 +1,5 @@
 // Queues of the simulated driver's streams, and work that the host does in place of the device.
-#include "cuda/fake/fake_driver.h"
+#include "tests/simulated_driver/fake_driver.h"
 
 #include <algorithm>
 #include <utility>

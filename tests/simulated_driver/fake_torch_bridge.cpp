@@ -1,4 +1,4 @@
-#include "cuda/fake/fake_torch_bridge.h"
+#include "tests/simulated_driver/fake_torch_bridge.h"
 
 #include "base/assert.h"
 

@@ -1,5 +1,5 @@
 // Streams, events, captures and graphs of the simulated driver.
-#include "cuda/fake/fake_driver.h"
+#include "tests/simulated_driver/fake_driver.h"
 
 #include <algorithm>
 
