@@ -1,4 +1,4 @@
-// What a module holds.
+// The tensors that a module holds.
 #pragma once
 
 #include <ATen/core/Tensor.h>

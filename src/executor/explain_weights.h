@@ -1,4 +1,4 @@
-// What `explain` says of the weights of a method.
+// The part of `explain` about the weights of a method.
 #pragma once
 
 #include <sconce/explanation.h>

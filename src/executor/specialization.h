@@ -26,7 +26,7 @@ struct CountedPlan {
   mutable StripedCounter runs;
 };
 
-// What the compiles of an executor's specialized plans read. They may outlive the executor.
+// The state that the compiles of an executor's specialized plans read. They may outlive the executor.
 struct SpecializationSource {
   const std::weak_ptr<CalleeTable> callees;  // gone if the module is
   const std::string name;
@@ -37,7 +37,7 @@ struct SpecializationSource {
   Users jobs;                                  // that wait or run in the background
 };
 
-// What the cache holds for a spec.
+// The entry of the cache for a spec.
 class Specialization {
  public:
   // `why_not`: why the generic plan serves the spec for good; empty if it shall have a plan of its own.
@@ -78,7 +78,7 @@ class Specialization {
   std::atomic<bool> is_refused_{false};
 };
 
-// What a compile needs of the call that asked for it: numbers only, no tensor.
+// The part of a call that its compile needs: numbers only, no tensor.
 struct SpecializationRequest {
   std::vector<uint64_t> words;
   std::vector<int64_t> open_sizes;

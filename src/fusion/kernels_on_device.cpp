@@ -15,7 +15,7 @@
 namespace sconce {
 namespace {
 
-// What the process has for each runtime.
+// The state that the process has for each runtime.
 class DeviceCompilers {
  public:
   // Never destroyed: a kernel may still run when the process ends.

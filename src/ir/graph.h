@@ -99,7 +99,7 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   c10::Symbol kind() const { return kind_; }
-  // What the node's operator does. A new node of the language's own kinds has its record; any other is unresolved until
+  // The record of the node's operator. A new node of the language's own kinds has its record; any other is unresolved until
   // resolve() (schema_match.h) or set_op() gives it one.
   const Op& op() const { return *op_; }
   void set_op(const Op& op) { op_ = &op; }

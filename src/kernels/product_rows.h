@@ -25,7 +25,7 @@ class ProductRows {
  private:
   int64_t count_ = 0;
   int64_t stride_ = 0;
-  // What is copied: matrices at these offsets, of `rows_` rows.
+  // The copied matrices: at these offsets, of `rows_` rows.
   std::vector<ptrdiff_t> matrices_;
   int64_t rows_ = 0;
   int64_t columns_ = 0;

@@ -17,7 +17,7 @@
 namespace sconce {
 namespace {
 
-// What a text may name, in order: "self: Tensor".
+// The names that a text may use, in order: "self: Tensor".
 using Parameters = std::vector<std::string>;
 
 std::string declaration(const std::string& name, const c10::Type& type) { return name + ": " + type.annotation_str(); }

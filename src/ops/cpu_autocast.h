@@ -1,4 +1,4 @@
-// What the caller's autocast does to an operator on the CPU: the dispatcher's autocast, not TorchScript's (OpRow::autocast).
+// How the caller's autocast treats an operator on the CPU: the dispatcher's autocast, not TorchScript's (OpRow::autocast).
 #pragma once
 
 #include <cstdint>

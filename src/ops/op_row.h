@@ -1,4 +1,4 @@
-// What sconce knows about an operator beyond LibTorch's schema: one row.
+// OpRow: everything that sconce knows about an operator beyond LibTorch's schema.
 //
 // An operator stands once, with every overload that its row names. A missing field means "cannot" or "not known", never a
 // default that could be wrong. An operator without a row is legal: it is called through the dispatcher and never
@@ -15,7 +15,7 @@
 
 namespace sconce {
 
-// What running a node does besides producing its outputs.
+// The effects of running a node, in addition to its outputs.
 struct Effects {
   bool writes = false;    // memory or objects that another alias may see
   bool random = false;    // draws from a random number generator (rule R5: an effect chain, never removed or reordered)
@@ -40,7 +40,7 @@ enum class Sharing : uint8_t {
   kShared,  // with every argument and with each other
 };
 
-// What the node reads of a tensor operand, when that is less than its elements.
+// The part of a tensor operand that the node reads, if it is less than the elements.
 enum class Reads : uint8_t {
   kElements,
   kMetadata,         // sizes, dtype, device or layout alone
@@ -67,7 +67,7 @@ enum class VariantMatch : uint8_t {
   kContiguous,       // when self is contiguous, and other tensors broadcast to its sizes
 };
 
-// What TorchScript's autocast does to the operands (the lists of LibTorch 2.11).
+// How TorchScript's autocast casts the operands (the lists of LibTorch 2.11).
 enum class Autocast : uint8_t {
   kNone,                   // leaves them alone
   kReduced,                // casts floating operands to the region's dtype

@@ -1,4 +1,4 @@
-// What an operator does, as code that interprets programs asks for it.
+// The kind of an operator, for code that interprets programs.
 #pragma once
 
 #include <cstdint>

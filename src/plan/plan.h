@@ -72,12 +72,12 @@ class Plan {
     const Node* node;            // the node it was made from, for messages; null for jumps and moves between blocks
     const Node* loop = nullptr;  // the innermost loop that runs it
   };
-  // What a step with a kernel computes: one operator, or a group of them.
+  // The computation of a step with a kernel: one operator, or a group of them.
   struct KernelNodes {
     std::vector<const Node*> nodes;
     bool is_group;
   };
-  // What a plan knows about its steps with kernels.
+  // A plan's description of its steps with kernels.
   struct Prepared {
     std::vector<Lifetime> lifetimes;                            // by slot
     std::vector<SlotOwner> slots;                               // by slot

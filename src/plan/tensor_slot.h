@@ -10,7 +10,7 @@ namespace sconce {
 
 class Node;
 
-// What a slot holds: a result of the operator.
+// The value that a slot holds: a result of the operator.
 struct SlotOwner {
   const Node* op;
   bool is_view;

@@ -11,7 +11,7 @@ namespace sconce {
 // elements.
 //
 // Dtype, device and rank come from running the operator on meta tensors, with examples for symbols and arbitrary numbers of
-// the right kind for unknown ones. If every size is a number, sizes and strides come from that run, too. Else sizes come
+// the right kind for unknown ones. If every size is a number, sizes and strides come from that run. Otherwise sizes come
 // from LibTorch's shape function, or from the rule that all pointwise operators share.
 //
 // Requires: a schema. The facts assume the current default dtype and no autocast.

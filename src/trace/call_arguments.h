@@ -26,7 +26,7 @@ struct CallArguments {
 // Returns the tensors in the values, in their order.
 std::vector<at::Tensor> tensors_in(const std::vector<c10::IValue>& values);
 
-// What the arguments of every call of a trace have in common besides the key of their tensors: containers, numbers and
+// The part of the arguments that all calls of a trace share, apart from the key of their tensors: containers, numbers and
 // strings. Containers are copied: the caller may change its own.
 class ArgumentStructure {
  public:

@@ -33,7 +33,7 @@ class ModuleState {
   std::vector<std::pair<at::Tensor, bool>> marks_;  // tensors, and whether they require a gradient
 };
 
-// Replaces tensors and sizes of a trace in the attributes of a module by what they are in this run, also in lists and dicts.
+// Replaces traced tensors and sizes in module attributes, also in lists and dicts, by their concrete values.
 // Returns whether there were any.
 bool hand_back_values(c10::ivalue::Object& module);
 

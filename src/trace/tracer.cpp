@@ -66,7 +66,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
       TracingScope::refuse(traced->tracer(), kRanElsewhere);
     }
   });
-  // Else the trace has ended: autograd saved its tensors, and now computes gradients with them.
+  // Otherwise the trace has ended: autograd saved its tensors, and now computes gradients with them.
   std::transform(first, stack->end(), first, without_trace);
   run_unrecorded(op, *stack);
 }

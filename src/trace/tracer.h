@@ -178,7 +178,7 @@ class Tracer {
 at::Tensor real_of(const at::Tensor& tensor);
 // Gives an argument the sizes, strides and memory that a trace has given in place to the tensor that stands for it.
 void hand_back_form(const at::Tensor& argument, const at::Tensor& traced);
-// Replaces tensors and sizes of a trace, also those in lists, by what they are in this run.
+// Replaces traced tensors and sizes, also in lists, by their concrete values.
 c10::IValue without_trace(const c10::IValue& value);
 
 // Makes a tracer the one of this thread. Scopes nest: operators reach the inner one's tracer.

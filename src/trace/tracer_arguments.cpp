@@ -1,4 +1,4 @@
-// What a tracer does with the arguments of the function that it records.
+// How a tracer handles the arguments of the function that it records.
 #include "trace/tracer.h"
 
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-// What the values of a recording, which has neither loops nor branches, share their memory with.
+// Where the memory of a recording's values comes from. A recording has neither loops nor branches.
 #pragma once
 
 #include "ir/graph.h"

@@ -81,7 +81,7 @@ class Partitioner {
     }
   }
 
-  // What the node's users outside need, and what has effects, runs when forward runs.
+  // Results that the node's users outside need, and effects, are computed by forward.
   void find_forward() {
     for (const c10::ArrayRef<Value*> values : {joint_.outputs(), joint_.conditions()}) {
       for (const Value* value : values) {

@@ -42,7 +42,7 @@ constexpr Field kStrideClass{28, 3};   // a StrideClass
 constexpr Field kOnes{31, kMaxRank};   // a bit for each dimension, 1 where its size is 1
 constexpr Field kInference{47, 1};     // 1 for an inference tensor
 
-// What a word that is not a tensor's describes, and what follows it. `length` is that of the word.
+// The value that a word describes if it is no tensor's, and the words that follow it. `length` is the word's.
 enum Form : uint64_t {
   kPresent = 0,     // a value that could be None and is not
   kLong = 1,        // a container of more than kMaxElements

@@ -20,7 +20,7 @@
 
 namespace sconce {
 
-// What a kernel can do with a node.
+// How a kernel can compute a node.
 enum class GroupRole : uint8_t {
   kNone,       // nothing; or its result may share memory with an operand, and it is no view that kernels read through
   kPointwise,  // computes it, element by element

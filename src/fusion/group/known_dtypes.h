@@ -1,4 +1,4 @@
-// What facts say about a node before a kernel is made of it.
+// The facts about a node that must be known before it joins a kernel.
 #pragma once
 
 #include "ir/graph.h"

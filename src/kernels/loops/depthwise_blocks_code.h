@@ -291,7 +291,7 @@ SCONCE_INLINE void block_products(const BlockProducts& products, BlockRange rows
 
 void depthwise_products(const BlockProducts& products) {
   constexpr int64_t kMaxTaps = 4;
-  // What the taps of some rows read stays in the first level of the cache.
+  // The elements that the taps of some rows read stay in the first level of the cache.
   constexpr int64_t kVectors = 256;
   const int64_t of_row = products.columns.positions + products.columns.size;
   const int64_t together = of_row >= kVectors ? 1 : kVectors / of_row;

@@ -9,7 +9,7 @@
 
 namespace sconce {
 
-// What the loops read and write, all of float32. Distances are in elements. The result is channels-last.
+// The operands and the result of the loops, all of float32. Distances are in elements. The result is channels-last.
 struct DirectLoops {
   const float* image = nullptr;
   // Of a depthwise convolution, {kernel, channels}; else {channels in, kernel, channels out}.

@@ -40,7 +40,7 @@ void normalize_rows(const RowNorms& norms, int64_t first, int64_t last) {
   }
 }
 
-// What a row's gradient needs of all its elements.
+// The sums over a row that its gradient needs.
 struct SumsOfRow {
   double flows;
   double products;

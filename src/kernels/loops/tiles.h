@@ -22,7 +22,7 @@ struct Tile {
   int last = 0;                   // columns in the last vector
   const float* bias = nullptr;    // as many as the panel has columns; null: sums begin with what `out` holds
   const float* bounds = nullptr;  // results are clamped to bounds[0] and bounds[1], and NaN stays NaN; null: they are not
-  // What to prefetch: `ahead_step` elements further in each step of depth, and lines of the cache at that distance.
+  // The prefetches: `ahead_step` elements further in each step of depth, and lines of the cache at that distance.
   const float* ahead = nullptr;
   int64_t ahead_step = 0;
   int64_t ahead_distance = 0;

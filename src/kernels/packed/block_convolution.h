@@ -8,7 +8,7 @@ namespace sconce {
 // Returns whether loops over blocks of channels compute such a convolution and its gradients.
 bool suits_blocks(const ConvolutionForm& form);
 
-// What a convolution is computed from, and where it goes.
+// The operands of a convolution, and where its result goes.
 struct ConvolutionMemory {
   const float* image = nullptr;
   const float* weight = nullptr;
@@ -21,7 +21,7 @@ struct ConvolutionMemory {
 // Computes a convolution that suits blocks.
 void compute_convolution(const ConvolutionForm& form, const ConvolutionMemory& memory, Bounds bounds);
 
-// What the gradients are computed from, and where they go; null: nowhere.
+// The operands of the gradients, and where these go; null: nowhere.
 struct ConvolutionGradients {
   const float* gradient = nullptr;  // of the result; form.result_is_channels_last says how it lies
   const float* image = nullptr;

@@ -12,7 +12,7 @@ namespace {
 // The elements of a column that are multiplied before those of the next panel are: so many of all rows of a block, and of
 // the panel, stay in the cache.
 constexpr int64_t kMaxDepth = 768;
-// What the rows of a block may take in the cache.
+// The part of the cache that the rows of a block may take.
 constexpr int64_t kMaxElements = 96 * 1024;
 constexpr int64_t kMinRows = 192;
 

@@ -1,4 +1,4 @@
-// What a tensor says about itself.
+// Operators that query a tensor: sizes, dtype, device.
 #include "ops/rows.h"
 
 namespace sconce {

@@ -14,8 +14,8 @@ namespace sconce {
 //       %next = prim::AutogradAdd(%sum, %part)               aten::add_(%at, %g, 1)
 //       -> (%true, %next)                                    -> (%true)
 //
-// Else every iteration would write a tensor as large as the one that was selected from. A loop that runs no iteration leaves
-// an undefined tensor, as before.
+// Otherwise every iteration would write a tensor as large as the one that was selected from. A loop that runs no iteration
+// leaves an undefined tensor, as before.
 //
 // Legal because the loop alone holds the sum, and because autograd does not record backward graphs: only for those.
 // Requires facts: the dtype and device of the part. Returns whether the graph changed.

@@ -17,7 +17,7 @@
 namespace sconce {
 namespace {
 
-// What the constants among the operands say.
+// The settings of the layer: the constants among the operands.
 struct Layers {
   std::string op;  // "lstm"
   bool has_biases;

@@ -131,7 +131,7 @@ class Devices {
     return common;
   }
 
-  // What a trip hands to the next one must lie where the loop began.
+  // A value that one trip hands to the next must lie where the loop began.
   void visit_loop(Node& loop) {
     Block& body = *loop.block(0);
     FlatSet<size_t> moving;

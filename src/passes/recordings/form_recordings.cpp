@@ -98,7 +98,7 @@ class RangeFinder {
       if (can_be_recorded(*node) && join(*node, range)) {
         continue;
       }
-      // What runs before the range must not read what it writes.
+      // A node before the range must not read what the range writes.
       const bool reads_written = range.writes && node->opcode() != Opcode::kGetAttr;
       if (has_effects(*node) || reads_written || uses_any(*node, range.results)) {
         finish(std::exchange(range, {}).nodes);

@@ -351,7 +351,7 @@ class Peephole {
 
   // ---- dropout ------------------------------------------------------------------------------------------------------
 
-  // What LibTorch calls on devices other than the CPU: dropout(x, p, True) becomes the first result of native_dropout(x, p,
+  // As LibTorch does on devices other than the CPU: dropout(x, p, True) becomes the first result of native_dropout(x, p,
   // True), which recordings can hold. Of no elements, dropout returns its operand itself, which is not observable if the
   // result is only read.
   Value* dropout_on_device(Node& node) {

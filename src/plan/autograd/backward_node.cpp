@@ -240,7 +240,7 @@ void BackwardNode::check_is_kept(const std::vector<bool>& is_defined) const {
   }
 }
 
-// Returns whether backward frees a tensor. Else it may run again, as in eager execution. Requires the lock.
+// Returns whether backward frees a tensor. If not, it may run again, as in eager execution. Requires the lock.
 bool BackwardNode::frees_tensors() const {
   const std::vector<bool> all(function_->signature.outputs.size(), true);
   const Incoming incoming{all, function_->backward->all_defined_paths()};

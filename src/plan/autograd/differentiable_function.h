@@ -54,7 +54,7 @@ class BackwardPlans {
   mutable std::vector<std::pair<BackwardForm, std::unique_ptr<BackwardPlan>>> others_;
 };
 
-// What autograd knows of a slice, whose gradients are made from rules, or of a recorded call, whose gradients were recorded
+// Forward and backward of a slice, whose gradients are made from rules, or of a recorded call, whose gradients were recorded
 // with it. Immutable but for the plans that are made later. The autograd nodes of its runs keep it, also after the module is
 // destroyed.
 struct DifferentiableFunction {

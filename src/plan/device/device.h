@@ -32,7 +32,7 @@ struct LaunchShape {
   uint32_t shared_bytes = 0;                  // dynamic shared memory of a block, up to the device's limit
 };
 
-// What a device offers to one launch. The defaults serve to write kernels where there is no device.
+// The limits of one launch on a device. The defaults serve to write kernels where there is no device.
 struct DeviceLimits {
   uint32_t multiprocessors = 132;
   uint32_t multiprocessor_threads = 2048;

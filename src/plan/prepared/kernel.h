@@ -28,7 +28,7 @@ struct RecordingRun {
   RecordedDraws* draws = nullptr;          // null if no node draws
 };
 
-// What the kernels of a plan may do.
+// Limits for the kernels of a plan.
 struct KernelLimits {
   bool is_exact = false;           // results must have the operators' own bits
   bool packs_weights = false;      // kernels may keep a copy of weights, in an order of their own (kernels/packed/)
@@ -118,7 +118,7 @@ class KernelResult {
 // One for an operator that returns a tensor; for an operator that returns a list, as many as the graph takes out of it.
 using KernelResults = std::span<KernelResult>;
 
-// What is done with the rows from `first` up to `last`.
+// The work on the rows from `first` up to `last`.
 using RowsFunction = c10::function_ref<void(int64_t first, int64_t last)>;
 
 // Prepared once for operands of given sizes, strides, dtypes and devices, and for given values; then run any number of times

@@ -47,7 +47,7 @@ struct PreparedResult {
   bool is_reused = false;   // a result without a slot may be a tensor of a former run (ReusedResults)
 };
 
-// What a step that runs a kernel reads and writes.
+// The operands and results of a step that runs a kernel.
 struct KernelStepParts {
   std::vector<PreparedOperand> operands;
   std::vector<AttributePath> attributes;

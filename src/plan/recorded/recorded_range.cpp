@@ -195,7 +195,7 @@ void RecordedRange::try_to_record(FrameRecordings& frame, Form& form, Operands o
     form.patience.win_all();
     return;
   }
-  // What another thread did meanwhile may have spoiled the recording.
+  // Another thread's work may have spoiled the recording.
   form.patience.lose();
   form.phase = form.patience.is_exhausted() ? Phase::kRefused : Phase::kNew;
   form.warm_in.clear();

@@ -57,7 +57,7 @@ class RecordingCounts {
 
 class FrameRecordings;
 
-// What is the same in all frames.
+// The part that all frames share.
 struct RecordedNode {
   std::unique_ptr<const Plan> operators;
   c10::Device device;

@@ -194,7 +194,7 @@ bool moves_elements(const Node& node) {
   return is_of_container || joins_lists;
 }
 
-// What an operator's function does with open numbers in an operand.
+// How an operator's function handles open numbers in an operand.
 Takes operand_takes(const Node& node, size_t index) {
   switch (node.opcode()) {
     case Opcode::kListConstruct:

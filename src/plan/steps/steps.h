@@ -44,7 +44,7 @@ StepPtr make_autocast_cast_step(const Node& node, Operands operands, Registers r
 // Makes a step that reads sizes as c10::SymInt and computes with them. Where `step` cannot take such a number, it gets what
 // the number is in this run, which is a guard.
 StepPtr make_open_sizes_step(const Node& node, Operands operands, Registers results, StepPtr step);
-// Makes a step that replaces such numbers by what they are in this run.
+// Makes a step that replaces such numbers by their values in this run.
 StepPtr make_close_sizes_step(Operands operands);
 
 // ---- constructs of the language (language.cpp)

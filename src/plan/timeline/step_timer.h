@@ -27,7 +27,7 @@ struct StepEvent {
   int64_t end = 0;
 };
 
-// What is known about a plan after it was destroyed. Nodes belong to the graph.
+// The description of a plan that outlives it. Nodes belong to the graph.
 struct TimedPlan {
   struct Step {
     const Node* node;

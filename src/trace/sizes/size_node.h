@@ -74,7 +74,7 @@ class SizeNode final : public c10::SymNodeImpl {
 
  private:
   enum class Kind : uint8_t { kInt, kBool, kFloat };
-  // What a boolean asks. It is known if there is no question.
+  // The comparison that a boolean stands for. Without one, the boolean is known.
   struct Question {
     SizeGuard::Relation relation;
     Dim a, b;

@@ -17,7 +17,7 @@
 
 namespace sconce {
 
-// What a trace has assumed about its sizes.
+// An assumption of a trace about its sizes.
 struct SizeGuard {
   enum class Relation : uint8_t { kEqual, kLess };
   Relation relation;

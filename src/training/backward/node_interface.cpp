@@ -72,7 +72,7 @@ class NodeInterface final : public dynamo::PyCompilerInterface {
     return {result, slice, slice.clone()};
   }
 
-  // What flowed through the write replaces the view's part.
+  // The gradient that flowed through the write replaces the view's part.
   variable_list call_copy_slices_epilogue(PyObject* /*compiler*/, const std::vector<bool>& needs, const at::Tensor& result,
                                           const variable_list& gradients, const at::Tensor& slice) const override {
     variable_list all(needs.size());

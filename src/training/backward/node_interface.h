@@ -1,4 +1,4 @@
-// What LibTorch's nodes call in place of their own formulas while a backward is recorded.
+// The interface that LibTorch's nodes call, in place of their own formulas, while a backward is recorded.
 #pragma once
 
 #include <torch/csrc/dynamo/compiled_autograd.h>

@@ -121,7 +121,7 @@ class Run {
       incoming_[walk_.calls()[waiting.call].node.get()] = tensors_of(waiting.slots);
     }
     const BackwardCall& call = walk_.calls()[host.call];
-    // What is left of the call itself. Slots have what it captures, unless the code was its tensor hooks, which come before.
+    // The rest of the call itself. Slots have what it captures, unless the code was its tensor hooks, which come before.
     switch (host.code) {
       case HostCode::kTensorHooks: capture(call, results); break;
       case HostCode::kHooksBefore: run_node(call, std::move(results)); break;

@@ -12,7 +12,7 @@
 
 namespace sconce {
 
-// What a call of the walk does on the host, in the engine's order.
+// The work that a call of the walk does on the host, in the engine's order.
 enum class HostCode : uint8_t {
   kTensorHooks,  // of a gradient that is returned, and goes no further
   kHooksBefore,

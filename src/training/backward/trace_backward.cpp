@@ -164,8 +164,8 @@ class BackwardTracer {
                          variable_list* kept = nullptr) {
     host.given = slots_of(given);
     host.before = slots_of(before);
-    // What later calls take becomes a result of this stage's graph. The next stage begins with it, and so does a run that
-    // goes on without graphs because the code acts in another way.
+    // Values that later calls take become results of this stage's graph. The next stage begins with them, as does a run
+    // that goes on without graphs because the code acts in another way.
     for (auto& [call, gradients] : incoming_) {
       host.waiting.push_back({call, slots_of(gradients)});
     }

@@ -21,7 +21,7 @@
 
 namespace sconce {
 
-// What happens to the gradients of a step before they are used.
+// How the gradients of a step are changed before they are used.
 struct Clipping {
   std::optional<double> norm;
   std::optional<double> value;

@@ -92,7 +92,7 @@ void accumulate(const at::Tensor& parameter, at::Tensor gradient) {
                                                   [&](at::Tensor&& updated) { sum = std::move(updated); });
 }
 
-// What a step may change of leaves besides their elements.
+// The state of leaves, apart from their elements, that a step may change.
 class LeafStates {
  public:
   explicit LeafStates(const std::vector<at::Tensor>& tensors) {

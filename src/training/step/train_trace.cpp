@@ -173,7 +173,7 @@ void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss
   const BackwardOnThisThread on_this_thread;
   const TracingScope scope(tracer);
   const auto first_target = traced.begin() + static_cast<std::ptrdiff_t>(inputs_);
-  // What the loss function does with a number that it reads, such as adding it to a metric, a plan does not repeat.
+  // A plan does not repeat what the loss function does with a number that it reads, such as adding it to a metric.
   tracer.allow_reads();
   const c10::IValue output = module.forward({traced.begin(), first_target});
   tracer.allow_reads(false);

@@ -20,14 +20,14 @@ namespace sconce {
 
 class Tracer;
 
-// What a step is called with: the inputs of the module, then the targets.
+// The arguments of a step: the inputs of the module, then the targets.
 struct StepArguments : CallArguments {
   StepArguments(const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& targets);
 
   size_t inputs;
 };
 
-// What a step has computed.
+// The results of a step.
 struct StepResult {
   at::Tensor loss;                    // without history
   std::vector<at::Tensor> gradients;  // per leaf; undefined where none flows. None if the parameters are updated

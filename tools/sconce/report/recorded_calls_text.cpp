@@ -14,7 +14,7 @@ std::string recorded_calls_text(const Explanation::Recorded& recorded) {
     text += "  " + ui::format_count(recorded.slower) + " of them slower than the plans above, and not run any more\n";
   }
   for (const auto& [reason, times] : recorded.reasons) {
-    text += "  recorded in vain, " + ui::format_count(times) + ": " + reason + "\n";
+    text += "  not served by a recording, " + ui::format_count(times) + ": " + reason + "\n";
   }
   for (const std::string& why : recorded.why_sizes_are_fixed) {
     text += "  sizes are fixed: " + why + "\n";
