@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 namespace sconce {
 
@@ -84,33 +83,19 @@ std::string ElementWriter::type_of(uint32_t reduction) const {
   return w_.vector(LlvmWriter::register_type(program_.code[reduction].type));
 }
 
-MachineOp ElementWriter::combining(uint32_t reduction) const {
-  switch (program_.code[reduction].op) {
-    case MachineOp::kSum: return MachineOp::kAdd;
-    case MachineOp::kProduct: return MachineOp::kMul;
-    case MachineOp::kSmallest: return MachineOp::kMin;
-    default: return MachineOp::kMax;
-  }
-}
-
 std::string ElementWriter::start_of(uint32_t reduction) const {
   // Reductions are of floating dtypes alone (reductions.cpp), of which a literal reads `literal`.
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const MachineOp op = program_.code[reduction].op;
   return w_.literal({.op = MachineOp::kLiteral,
                      .type = program_.code[reduction].type,
-                     .literal = op == MachineOp::kSum        ? 0
-                                : op == MachineOp::kProduct  ? 1
-                                : op == MachineOp::kSmallest ? kInfinity
-                                                             : -kInfinity});
+                     .literal = neutral_element(program_.code[reduction].op)});
 }
 
 std::string ElementWriter::combined(uint32_t reduction, const std::string& a, const std::string& b) {
-  return w_.compute(combining(reduction), program_.code[reduction].type, {a, b, ""});
+  return w_.compute(combining_op(program_.code[reduction].op), program_.code[reduction].type, {a, b, ""});
 }
 
 std::string ElementWriter::with_lanes_combined(uint32_t reduction, const std::string& value) {
-  return w_.reduce_lanes(combining(reduction), program_.code[reduction].type, value);
+  return w_.reduce_lanes(combining_op(program_.code[reduction].op), program_.code[reduction].type, value);
 }
 
 std::string ElementWriter::reduced(Vector& vector, uint32_t reduction, const std::string& so_far) {

@@ -61,7 +61,6 @@ class ElementWriter {
   const size_t operands_;  // inputs, outputs and buffers
 
  private:
-  MachineOp combining(uint32_t reduction) const;
   std::string computed(Vector& vector, const Instruction& each, const std::array<std::string, 3>& operands);
   std::string load(const Vector& vector, const Instruction& each);
   std::string address(const Vector& vector, size_t operand, c10::ScalarType type);

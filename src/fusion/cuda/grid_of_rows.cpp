@@ -3,7 +3,6 @@
 #include "fusion/cuda/grids.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace sconce {
@@ -11,25 +10,6 @@ namespace {
 
 constexpr int64_t kBytesOfSharedAccess = 16;  // the most of a thread at once
 constexpr int64_t kSlot = 8;                  // bytes of shared memory for what a thread or a warp has reduced
-
-MachineOp combining(MachineOp reduction) {
-  switch (reduction) {
-    case MachineOp::kSum: return MachineOp::kAdd;
-    case MachineOp::kProduct: return MachineOp::kMul;
-    case MachineOp::kLargest: return MachineOp::kMax;
-    default: return MachineOp::kMin;
-  }
-}
-
-double neutral(MachineOp reduction) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  switch (reduction) {
-    case MachineOp::kSum: return 0;
-    case MachineOp::kProduct: return 1;
-    case MachineOp::kLargest: return -kInfinity;
-    default: return kInfinity;
-  }
-}
 
 class RowGrid : public GridWriter {
  public:
@@ -101,7 +81,7 @@ class RowGrid : public GridWriter {
         reductions.push_back({i, {}});
         for (uint32_t v = 0; v < form().vector; ++v) {
           const Instruction& each = program().code[i];
-          const Instruction start{.op = MachineOp::kLiteral, .type = each.type, .literal = neutral(each.op)};
+          const Instruction start{.op = MachineOp::kLiteral, .type = each.type, .literal = neutral_element(each.op)};
           reductions.back().so_far.push_back(compute(start, {}));
         }
       }
@@ -168,7 +148,7 @@ class RowGrid : public GridWriter {
       const Variables values = values_of(elements, each.a);
       for (uint32_t v = 0; v < form().vector; ++v) {
         const GridVariable value = values.size() == 1 ? values[0] : values[v];
-        assign(reduction.so_far[v], combine(combining(each.op), each.type, reduction.so_far[v], value));
+        assign(reduction.so_far[v], combine(combining_op(each.op), each.type, reduction.so_far[v], value));
       }
     }
     for (size_t i = 0; i < buffers_.size(); ++i) {
@@ -251,11 +231,11 @@ class RowGrid : public GridWriter {
       const Instruction& each = program().code[reduction.instruction];
       GridVariable value = reduction.so_far[0];
       for (uint32_t v = 1; v < form().vector; ++v) {
-        value = combine(combining(each.op), each.type, value, reduction.so_far[v]);
+        value = combine(combining_op(each.op), each.type, value, reduction.so_far[v]);
       }
       for (uint32_t distance = in_warp / 2; distance > 0; distance /= 2) {
         const GridVariable other = element(GridOp::kShuffle, each.type, {value}, distance);
-        value = combine(combining(each.op), each.type, value, other);
+        value = combine(combining_op(each.op), each.type, value, other);
       }
       values.push_back(value);
     }
@@ -288,7 +268,7 @@ class RowGrid : public GridWriter {
       for (uint32_t part = 0; part < parts; ++part) {
         const int64_t distance = static_cast<int64_t>(i) * region + part * (has_columns ? kSlot * rows_of_block : kSlot);
         const GridVariable other = load_shared(add(first, constant(distance)), each.type, 1)[0];
-        values[i] = part == 0 ? other : combine(combining(each.op), each.type, values[i], other);
+        values[i] = part == 0 ? other : combine(combining_op(each.op), each.type, values[i], other);
       }
     }
     barrier();

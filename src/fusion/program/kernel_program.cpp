@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 
 namespace sconce {
 namespace {
@@ -55,6 +56,25 @@ size_t operand_count(MachineOp op) { return traits_of(op).operands; }
 bool is_library_function(MachineOp op) { return traits_of(op).is_library_function; }
 bool is_call(MachineOp op) { return op == MachineOp::kCall || op == MachineOp::kCallOfTwo; }
 bool is_reduction(MachineOp op) { return op >= MachineOp::kSum && op <= MachineOp::kSmallest; }
+
+MachineOp combining_op(MachineOp reduction) {
+  switch (reduction) {
+    case MachineOp::kSum: return MachineOp::kAdd;
+    case MachineOp::kProduct: return MachineOp::kMul;
+    case MachineOp::kLargest: return MachineOp::kMax;
+    default: return MachineOp::kMin;
+  }
+}
+
+double neutral_element(MachineOp reduction) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  switch (reduction) {
+    case MachineOp::kSum: return 0;
+    case MachineOp::kProduct: return 1;
+    case MachineOp::kLargest: return -kInfinity;
+    default: return kInfinity;
+  }
+}
 
 c10::SmallVector<uint32_t, 3> operands_of(const Instruction& instruction) {
   const std::array<uint32_t, 3> all = {instruction.a, instruction.b, instruction.c};

@@ -102,6 +102,9 @@ bool is_library_function(MachineOp op);
 bool is_call(MachineOp op);
 // Returns whether the operation reduces a row to one value.
 bool is_reduction(MachineOp op);
+// Return the operation that combines two parts of what is reduced, and the value that leaves any other as it is.
+MachineOp combining_op(MachineOp reduction);
+double neutral_element(MachineOp reduction);
 
 struct Instruction {
   MachineOp op;
