@@ -32,24 +32,21 @@ std::string LlvmWriter::library_call(MachineOp op, c10::ScalarType type, const s
   const size_t width = is_double ? lanes_ / 2 : lanes_;
   const std::string part = "<" + std::to_string(width) + " x " + register_type(type) + ">";
   const std::string whole = vector(register_type(type));
-  const std::string function = std::string("@Sleef_") + name_of(op) + (is_double ? "d" : "f") + std::to_string(width) +
+  const std::string function = std::string("Sleef_") + name_of(op) + (is_double ? "d" : "f") + std::to_string(width) +
                                (op == MachineOp::kErfc    ? "_u15"
                                 : op == MachineOp::kHypot ? "_u05"
                                 : op == MachineOp::kFmod  ? ""
                                                           : "_u10");
-  const size_t count = operand_count(op);
-  declare("declare " + part + " " + function + "(" + part + (count == 2 ? ", " + part : "") + ")");
   std::vector<std::string> results;
   for (size_t first = 0; first < lanes_; first += width) {
-    std::string passed;
-    for (size_t i = 0; i < count; ++i) {
-      const std::string operand =
-          is_double
-              ? value("shufflevector " + whole + " " + operands[i] + ", " + whole + " poison, " + indices(first, width))
-              : operands[i];
-      passed += (passed.empty() ? "" : ", ") + part + " " + operand;
+    Operands passed;
+    for (size_t i = 0; i < operand_count(op); ++i) {
+      const std::string& all = operands[i];
+      passed.emplace_back(
+          part, is_double ? value("shufflevector " + whole + " " + all + ", " + whole + " poison, " + indices(first, width))
+                          : all);
     }
-    results.push_back(value("call " + part + " " + function + "(" + passed + ")"));
+    results.push_back(value(call(part, function, passed)));
   }
   return is_double
              ? value("shufflevector " + part + " " + results[0] + ", " + part + " " + results[1] + ", " + indices(0, lanes_))
@@ -105,8 +102,7 @@ std::string LlvmWriter::polynomial(const std::string& x, std::initializer_list<d
 // Replaces x by the bound where it compares so. NaN stays.
 std::string LlvmWriter::bounded(const std::string& x, const char* comparison, double bound) {
   const std::string is_beyond = binary(std::string("fcmp ") + comparison, "float", x, float_constant(bound));
-  return value("select " + vector("i1") + " " + is_beyond + ", " + vector("float") + " " + float_constant(bound) + ", " +
-               vector("float") + " " + x);
+  return select("float", is_beyond, float_constant(bound), x);
 }
 
 std::string LlvmWriter::bits_of(const std::string& x) {
@@ -124,10 +120,8 @@ std::string LlvmWriter::quotient(const std::string& a, const std::string& b) {
     return binary("fdiv", "float", a, b);
   }
   const std::string whole = vector("float");
-  const std::string estimate = "@llvm.x86.avx512.rcp14.ps.512";
-  declare("declare " + whole + " " + estimate + "(" + whole + ", " + whole + ", i16)");
   const std::string inverse =
-      value("call " + whole + " " + estimate + "(" + whole + " " + b + ", " + whole + " zeroinitializer, i16 -1)");
+      value(call(whole, "llvm.x86.avx512.rcp14.ps.512", {{whole, b}, {whole, "zeroinitializer"}, {"i16", "-1"}}));
   const std::string near = binary("fmul", "float", a, inverse);
   const std::string left = fma(value("fneg " + whole + " " + b), near, a);
   return fma(left, inverse, near);
@@ -145,10 +139,9 @@ LlvmWriter::Reduction LlvmWriter::reduce(const std::string& x) {
 std::string LlvmWriter::times_power(const std::string& y, const Reduction& reduced) {
   if (lanes_ == kAvx512Lanes) {
     const std::string whole = vector("float");
-    const std::string scale = "@llvm.x86.avx512.mask.scalef.ps.512";
-    declare("declare " + whole + " " + scale + "(" + whole + ", " + whole + ", " + whole + ", i16, i32)");
-    return value("call " + whole + " " + scale + "(" + whole + " " + y + ", " + whole + " " + reduced.n + ", " + whole +
-                 " zeroinitializer, i16 -1, i32 4)");  // 4: rounds as all other operations do
+    // 4: rounds as all other operations do.
+    return value(call(whole, "llvm.x86.avx512.mask.scalef.ps.512",
+                      {{whole, y}, {whole, reduced.n}, {whole, "zeroinitializer"}, {"i16", "-1"}, {"i32", "4"}}));
   }
   const auto power = [&](const std::string& exponent) {
     return float_of(binary("shl", "i32", binary("add", "i32", exponent, int_constant("i32", 127)), int_constant("i32", 23)));
@@ -173,10 +166,7 @@ std::string LlvmWriter::exp_of(const Reduction& reduced) {
 // numbers, and masks add -inf or a large negative number before softmax.
 std::string LlvmWriter::exp(const std::string& x) {
   const std::string is_zero = binary("fcmp olt", "float", x, float_constant(-104));
-  const auto zero_or = [&](const std::string& other) {
-    return value("select " + vector("i1") + " " + is_zero + ", " + vector("float") + " zeroinitializer, " + vector("float") +
-                 " " + other);
-  };
+  const auto zero_or = [&](const std::string& other) { return select("float", is_zero, "zeroinitializer", other); };
   return zero_or(exp_of(reduce(zero_or(bounded(x, "ogt", 89)))));
 }
 
@@ -186,8 +176,7 @@ std::string LlvmWriter::sigmoid(const std::string& x) {
                                  compute(MachineOp::kExp, at::kFloat, {value("fneg " + vector("float") + " " + x), "", ""}));
   const std::string infinity = float_constant(std::numeric_limits<float>::infinity());
   const std::string is_finite = binary("fcmp une", "float", sum, infinity);  // or NaN
-  return value("select " + vector("i1") + " " + is_finite + ", " + vector("float") + " " + quotient(float_constant(1), sum) +
-               ", " + vector("float") + " zeroinitializer");
+  return select("float", is_finite, quotient(float_constant(1), sum), "zeroinitializer");
 }
 
 // Near 0 the polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign of x. About 2 ulp.
@@ -201,8 +190,7 @@ std::string LlvmWriter::tanh(const std::string& x) {
   const std::string part = quotient(float_constant(2), binary("fadd", "float", e, float_constant(1)));
   const std::string far = binary("fsub", "float", float_constant(1), part);
   const std::string is_near = binary("fcmp olt", "float", size, float_constant(0.625));
-  const std::string either = value("select " + vector("i1") + " " + is_near + ", " + vector("float") + " " + near + ", " +
-                                   vector("float") + " " + far);
+  const std::string either = select("float", is_near, near, far);
   // The polynomial of -0.0 is 0.0.
   return intrinsic("copysign", "float", {either, x});
 }
@@ -225,8 +213,7 @@ std::string LlvmWriter::erf(const std::string& x) {
   const std::string rest = binary("fsub", "float", float_constant(1), exp(exponent));
   const std::string signed_rest = intrinsic("copysign", "float", {rest, x});
   const std::string is_far = binary("fcmp ogt", "float", size, float_constant(0.921875));
-  return value("select " + vector("i1") + " " + is_far + ", " + vector("float") + " " + signed_rest + ", " +
-               vector("float") + " " + near);
+  return select("float", is_far, signed_rest, near);
 }
 
 // 1/2 + (1 - c) / 2 with the sign of x, c = 2^p(|x|) = erfc(|x| / sqrt(2)). Both p and the polynomial of 2^f, |f| <= 1/2,

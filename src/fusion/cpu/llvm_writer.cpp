@@ -88,43 +88,42 @@ std::string LlvmWriter::suffix(const std::string& element) const {
   return "v" + std::to_string(lanes_) + short_name;
 }
 
-std::string LlvmWriter::all_lanes() const { return constant("i1", "true"); }
+std::string LlvmWriter::call(const std::string& result, const std::string& function, const Operands& operands) {
+  std::string types;
+  std::string passed;
+  for (const auto& [type, operand] : operands) {
+    types += (types.empty() ? "" : ", ") + type;
+    passed += (passed.empty() ? "" : ", ") + type + " " + operand;
+  }
+  declare("declare " + result + " @" + function + "(" + types + ")");
+  return "call " + result + " @" + function + "(" + passed + ")";
+}
 
 // ---- memory ---------------------------------------------------------------------------------------------------------
 
 std::string LlvmWriter::load(c10::ScalarType type, const std::string& address, const std::string& mask) {
-  const std::string element = memory_type(type);
+  const std::string lanes = vector(memory_type(type));
   const std::string size = std::to_string(c10::elementSize(type));
-  if (mask.empty()) {
-    return value("load " + vector(element) + ", ptr " + address + ", align " + size);
-  }
-  const std::string function = "@llvm.masked.load." + suffix(element) + ".p0";
-  declare("declare " + vector(element) + " " + function + "(ptr, i32, " + vector("i1") + ", " + vector(element) + ")");
-  return value("call " + vector(element) + " " + function + "(ptr " + address + ", i32 " + size + ", " + vector("i1") + " " +
-               mask + ", " + vector(element) + " zeroinitializer)");
+  return mask.empty() ? value("load " + lanes + ", ptr " + address + ", align " + size)
+                      : value(call(lanes, "llvm.masked.load." + suffix(memory_type(type)) + ".p0",
+                                   {{"ptr", address}, {"i32", size}, {vector("i1"), mask}, {lanes, "zeroinitializer"}}));
 }
 
 std::string LlvmWriter::gather(c10::ScalarType type, const std::string& addresses, const std::string& mask) {
-  const std::string element = memory_type(type);
-  const std::string function = "@llvm.masked.gather." + suffix(element) + ".v" + std::to_string(lanes_) + "p0";
-  declare("declare " + vector(element) + " " + function + "(" + vector("ptr") + ", i32, " + vector("i1") + ", " +
-          vector(element) + ")");
-  return value("call " + vector(element) + " " + function + "(" + vector("ptr") + " " + addresses + ", i32 " +
-               std::to_string(c10::elementSize(type)) + ", " + vector("i1") + " " + (mask.empty() ? all_lanes() : mask) +
-               ", " + vector(element) + " zeroinitializer)");
+  const std::string lanes = vector(memory_type(type));
+  return value(call(lanes, "llvm.masked.gather." + suffix(memory_type(type)) + ".v" + std::to_string(lanes_) + "p0",
+                    {{vector("ptr"), addresses},
+                     {"i32", std::to_string(c10::elementSize(type))},
+                     {vector("i1"), mask.empty() ? constant("i1", "true") : mask},
+                     {lanes, "zeroinitializer"}}));
 }
 
 void LlvmWriter::store(c10::ScalarType type, const std::string& value, const std::string& address, const std::string& mask) {
-  const std::string element = memory_type(type);
+  const std::string lanes = vector(memory_type(type));
   const std::string size = std::to_string(c10::elementSize(type));
-  if (mask.empty()) {
-    line("store " + vector(element) + " " + value + ", ptr " + address + ", align " + size);
-    return;
-  }
-  const std::string function = "@llvm.masked.store." + suffix(element) + ".p0";
-  declare("declare void " + function + "(" + vector(element) + ", ptr, i32, " + vector("i1") + ")");
-  line("call void " + function + "(" + vector(element) + " " + value + ", ptr " + address + ", i32 " + size + ", " +
-       vector("i1") + " " + mask + ")");
+  line(mask.empty() ? "store " + lanes + " " + value + ", ptr " + address + ", align " + size
+                    : call("void", "llvm.masked.store." + suffix(memory_type(type)) + ".p0",
+                           {{lanes, value}, {"ptr", address}, {"i32", size}, {vector("i1"), mask}}));
 }
 
 std::string LlvmWriter::from_memory(const std::string& loaded, c10::ScalarType type) {
@@ -144,19 +143,18 @@ std::string LlvmWriter::convert(const std::string& v, c10::ScalarType from, c10:
   if (from == at::kBFloat16) {
     const std::string wide = value("zext " + vector("i16") + " " + v + " to " + vector("i32"));
     const std::string shifted = binary("shl", "i32", wide, int_constant("i32", 16));
-    return convert(value("bitcast " + vector("i32") + " " + shifted + " to " + vector("float")), at::kFloat, to);
+    return convert(float_of(shifted), at::kFloat, to);
   }
   if (to == at::kBFloat16) {
     // Rounds to nearest, ties to even. NaN becomes the quiet NaN.
     const std::string x = convert(v, from, at::kFloat);
-    const std::string bits = value("bitcast " + vector("float") + " " + x + " to " + vector("i32"));
+    const std::string bits = bits_of(x);
     const std::string last =
         binary("and", "i32", binary("lshr", "i32", bits, int_constant("i32", 16)), int_constant("i32", 1));
     const std::string rounded = binary("add", "i32", bits, binary("add", "i32", last, int_constant("i32", 0x7FFF)));
     const std::string high = binary("lshr", "i32", rounded, int_constant("i32", 16));
     const std::string is_nan = value("fcmp uno " + vector("float") + " " + x + ", " + x);
-    const std::string chosen = value("select " + vector("i1") + " " + is_nan + ", " + vector("i32") + " " +
-                                     int_constant("i32", 0x7FC0) + ", " + vector("i32") + " " + high);
+    const std::string chosen = select("i32", is_nan, int_constant("i32", 0x7FC0), high);
     return value("trunc " + vector("i32") + " " + chosen + " to " + vector("i16"));
   }
   const std::string a = register_type(from);
@@ -172,9 +170,7 @@ std::string LlvmWriter::convert(const std::string& v, c10::ScalarType from, c10:
     return cast(from == at::kFloat ? "fpext" : "fptrunc");
   }
   if (is_floating(a)) {
-    const std::string function = "@llvm.fptosi.sat." + suffix(b) + "." + suffix(a);
-    declare("declare " + vector(b) + " " + function + "(" + vector(a) + ")");
-    return value("call " + vector(b) + " " + function + "(" + vector(a) + " " + v + ")");
+    return value(call(vector(b), "llvm.fptosi.sat." + suffix(b) + "." + suffix(a), {{vector(a), v}}));
   }
   if (is_floating(b)) {
     return cast(is_unsigned ? "uitofp" : "sitofp");
@@ -191,15 +187,17 @@ std::string LlvmWriter::binary(const std::string& op, const std::string& element
 
 std::string LlvmWriter::intrinsic(const std::string& name, const std::string& element,
                                   std::initializer_list<std::string> operands) {
-  const std::string function = "@llvm." + name + "." + suffix(element);
-  std::string types;
-  std::string passed;
+  Operands passed;
   for (const std::string& operand : operands) {
-    types += (types.empty() ? "" : ", ") + vector(element);
-    passed += (passed.empty() ? "" : ", ") + vector(element) + " " + operand;
+    passed.emplace_back(vector(element), operand);
   }
-  declare("declare " + vector(element) + " " + function + "(" + types + ")");
-  return value("call " + vector(element) + " " + function + "(" + passed + ")");
+  return value(call(vector(element), "llvm." + name + "." + suffix(element), passed));
+}
+
+std::string LlvmWriter::select(const std::string& element, const std::string& condition, const std::string& a,
+                               const std::string& b) {
+  return value("select " + vector("i1") + " " + condition + ", " + vector(element) + " " + a + ", " + vector(element) + " " +
+               b);
 }
 
 std::string LlvmWriter::compare(MachineOp op, c10::ScalarType type, const std::string& a, const std::string& b) {
@@ -223,8 +221,7 @@ std::string LlvmWriter::extremum(bool is_max, c10::ScalarType type, const std::s
   if (is_floating(element)) {
     takes_a = binary("or", "i1", takes_a, value("fcmp uno " + vector(element) + " " + a + ", " + a));
   }
-  return value("select " + vector("i1") + " " + takes_a + ", " + vector(element) + " " + a + ", " + vector(element) + " " +
-               b);
+  return select(element, takes_a, a, b);
 }
 
 std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::array<std::string, 3>& operands) {
@@ -252,8 +249,7 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
       if (!is_float) {
         const std::string negative = binary("icmp slt", element, a, "zeroinitializer");
         const std::string opposite = binary("sub", element, "zeroinitializer", a);
-        return value("select " + vector("i1") + " " + negative + ", " + vector(element) + " " + opposite + ", " +
-                     vector(element) + " " + a);
+        return select(element, negative, opposite, a);
       }
       return intrinsic("fabs", element, {a});
     case MachineOp::kSqrt: return intrinsic("sqrt", element, {a});
@@ -274,8 +270,7 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
     case MachineOp::kOr: return binary("or", element, a, b);
     case MachineOp::kXor: return binary("xor", element, a, b);
     case MachineOp::kNot: return binary("xor", element, a, int_constant(element, -1));
-    case MachineOp::kSelect:
-      return value("select " + vector("i1") + " " + a + ", " + vector(element) + " " + b + ", " + vector(element) + " " + c);
+    case MachineOp::kSelect: return select(element, a, b, c);
     case MachineOp::kExp: return is_in_line(type) ? exp(a) : library_call(op, type, operands);
     case MachineOp::kErf: return is_in_line(type) ? erf(a) : library_call(op, type, operands);
     case MachineOp::kTanh: return is_in_line(type) ? tanh(a) : library_call(op, type, operands);

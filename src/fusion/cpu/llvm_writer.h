@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace sconce {
 
@@ -50,6 +52,10 @@ class LlvmWriter {
  private:
   bool has_fma() const { return lanes_ != kGenericLanes; }
   std::string binary(const std::string& op, const std::string& element, const std::string& a, const std::string& b);
+  std::string select(const std::string& element, const std::string& condition, const std::string& a, const std::string& b);
+  // Declares the function and returns a call of it.
+  using Operands = std::vector<std::pair<std::string, std::string>>;  // types and values
+  std::string call(const std::string& result, const std::string& function, const Operands& operands);
   std::string intrinsic(const std::string& name, const std::string& element, std::initializer_list<std::string> operands);
   std::string library_call(MachineOp op, c10::ScalarType type, const std::array<std::string, 3>& operands);
   std::string compare(MachineOp op, c10::ScalarType type, const std::string& a, const std::string& b);
@@ -80,7 +86,6 @@ class LlvmWriter {
   std::string int_constant(const std::string& element, int64_t value) const;
   std::string constant(const std::string& element, const std::string& value) const;
   std::string suffix(const std::string& element) const;  // "v16f32"
-  std::string all_lanes() const;
   void declare(const std::string& declaration) { declarations_.insert(declaration); }
 
   const size_t lanes_;
