@@ -5,7 +5,7 @@
 #include "tests/fusion/program_call.h"
 #include "tests/simulated_gpu/printed_kernels.h"
 #include "tests/support/environment_number.h"
-#include "tests/support/grid_interpreter.h"
+#include "tests/support/loop_interpreter.h"
 #include "tests/support/part.h"
 #include "tests/support/softmax_program.h"
 
@@ -53,8 +53,8 @@ void expect_agreement(const KernelProgram& program, ProgramCall& call, const Ite
   const auto got = call.computed([&](const KernelCallFrame& frame) {
     LaunchShape shape = launch_shape(grid, iteration, kSmallDevice);
     shape.grid[0] = std::min(shape.grid[0], most_blocks);
-    const GridCall launched{frame.operands, frame.numbers, words_of(form, iteration)};
-    GridInterpreter(grid, shape, launched).run();
+    const LoopCall launched{frame.operands, frame.numbers, words_of(form, iteration)};
+    LoopInterpreter(grid, shape, launched, form.is_wide).run();
   });
   ASSERT_NO_FATAL_FAILURE(expect_close(program, call, got, /*fuses=*/true, to_string(form)));
 }
@@ -229,7 +229,9 @@ TEST(GridPrograms, TakeARestAndWhatIsNotAlignedOneByOne) {
       const GridForm form = choose_form(program, iteration, first, kSmallDevice);
       EXPECT_EQ(form.vector, 4U);
       const GridProgram grid = grid_program(program, form);
-      GridInterpreter(grid, launch_shape(grid, iteration, kSmallDevice), {first, {}, words_of(form, iteration)}).run();
+      LoopInterpreter(grid, launch_shape(grid, iteration, kSmallDevice), {first, {}, words_of(form, iteration)},
+                      form.is_wide)
+          .run();
       EXPECT_TRUE(at::equal(found, x + x)) << elements << " elements after " << skipped;
     }
   }
@@ -330,8 +332,8 @@ TEST(GridPrograms, FindElementsInSeveralDimensions) {
       form.is_wide = is_wide;
       const GridProgram grid = grid_program(program, form);
       const LaunchShape shape = launch_shape(grid, iteration, kSmallDevice);
-      const GridCall call{{x.mutable_data_ptr(), found.mutable_data_ptr()}, {}, words_of(form, iteration)};
-      GridInterpreter(grid, shape, call).run();
+      const LoopCall call{{x.mutable_data_ptr(), found.mutable_data_ptr()}, {}, words_of(form, iteration)};
+      LoopInterpreter(grid, shape, call, form.is_wide).run();
       EXPECT_TRUE(at::equal(found, x)) << x.sizes() << is_wide;
       const std::string text = *cuda_text(grid);
       EXPECT_EQ(text.find("__umulhi") != std::string::npos, form.dims > 1 && !is_wide) << text;

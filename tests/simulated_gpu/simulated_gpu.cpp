@@ -6,7 +6,7 @@
 #include "fusion/kernels_on_device.h"
 #include "tests/simulated_gpu/dropout.h"
 #include "tests/simulated_gpu/printed_kernels.h"
-#include "tests/support/grid_interpreter.h"
+#include "tests/support/loop_interpreter.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -24,13 +24,13 @@ namespace {
 constexpr uint32_t kMaxBlocks = 2;  // they take turns
 
 // Reads the struct of which a grid's text has the declaration.
-GridCall call_of(const GridProgram& grid, const char* parameter) {
+LoopCall call_of(const GridProgram& grid, const char* parameter) {
   const auto read = [&parameter]<typename T>(T value) {
     std::memcpy(&value, parameter, sizeof value);
     parameter += sizeof value;
     return value;
   };
-  GridCall call;
+  LoopCall call;
   for (size_t k = 0; k < grid.program.operand_count(); ++k) {
     call.first.push_back(read(static_cast<void*>(nullptr)));
   }
@@ -48,13 +48,13 @@ GridCall call_of(const GridProgram& grid, const char* parameter) {
 }
 
 void run_grid(const GridProgram& grid, const cuda::LaunchDimensions& dimensions, const char* parameter) {
-  const GridCall call = call_of(grid, parameter);
+  const LoopCall call = call_of(grid, parameter);
   LaunchShape shape;
   std::copy_n(dimensions.grid, 3, shape.grid.begin());
   std::copy_n(dimensions.block, 3, shape.block.begin());
   shape.shared_bytes = dimensions.shared_bytes;
   shape.grid[0] = std::min(shape.grid[0], kMaxBlocks);
-  GridInterpreter(grid, shape, call).run();
+  LoopInterpreter(grid, shape, call, grid.form.is_wide).run();
 }
 
 // Runs the calls of a list, each as a grid of its own.

@@ -28,7 +28,7 @@ namespace sconce::testing {
 // library.
 class SimulatedGpu {
  public:
-  // How kernels run: statement by statement, which sees what threads do wrong together (grid_interpreter.h), or the printed
+  // How kernels run: statement by statement, which sees what threads do wrong together (loop_interpreter.h), or the printed
   // text (printed_kernels.h).
   enum class Kernels : uint8_t { kStatements, kPrinted };
 

@@ -1,5 +1,6 @@
 #include "fusion/cuda/cuda_text.h"
 
+#include "base/assert.h"
 #include "fusion/cuda/device_functions.h"
 #include "fusion/program/scalar_functions.h"
 
@@ -20,11 +21,14 @@ class CudaPrinter {
   explicit CudaPrinter(const GridProgram& grid) : grid_(grid) {}
 
   Expected<std::string> text() {
-    for (const GridStatement& each : grid_.statements) {
+    for (const LoopStatement& each : grid_.statements) {
       print(each);
       if (!refusal_.empty()) {
         return Refusal::because(std::move(refusal_));
       }
+    }
+    if (has_shared_) {
+      body_ = "  extern __shared__ __align__(16) char shared[];\n" + body_;
     }
     return std::string("typedef ") + (grid_.form.is_wide ? "long long" : "int") + " Index;\n" + device_prelude() +
            (calls_special_ ? special_device_functions() : "") + parameter_struct() +
@@ -68,46 +72,52 @@ class CudaPrinter {
            "};\n";
   }
 
-  c10::ScalarType type_of(GridVariable variable) const { return grid_.types[variable]; }
-  static std::string name(GridVariable variable) { return "v" + std::to_string(variable); }
+  c10::ScalarType type_of(LoopVariable variable) const { return grid_.types[variable]; }
+  static std::string name(LoopVariable variable) { return "v" + std::to_string(variable); }
   // Numbers and words have no line of their own.
-  std::string use(GridVariable variable) const {
+  std::string use(LoopVariable variable) const {
     const auto found = inline_.find(variable);
     return found == inline_.end() ? name(variable) : found->second;
   }
 
   void line(const std::string& text) { body_ += std::string(2 * depth_, ' ') + text + "\n"; }
-  void define(const GridStatement& each, const std::string& expression) {
-    const bool is_assigned_later = each.op == GridOp::kCompute && each.instruction.op == MachineOp::kLiteral;
+  void define(const LoopStatement& each, const std::string& expression) {
+    const bool is_assigned_later = each.op == LoopOp::kCompute && each.instruction.op == MachineOp::kLiteral;
     line((is_assigned_later ? "" : "const ") + device_type(type_of(each.results[0])) + " " + name(each.results[0]) + " = " +
          expression + ";");
   }
 
-  void print(const GridStatement& each) {
+  void print(const LoopStatement& each) {
     const auto operand = [&](size_t i) { return use(each.operands[i]); };
     const std::string number = std::to_string(each.number);
     const auto binary = [&](const char* op) { define(each, operand(0) + " " + op + " " + operand(1)); };
     switch (each.op) {
-      case GridOp::kConstant: inline_[each.results[0]] = each.number < 0 ? "(" + number + ")" : number; return;
-      case GridOp::kWord: inline_[each.results[0]] = "arguments.words[" + number + "]"; return;
-      case GridOp::kThread: define(each, "threadIdx.x"); return;
-      case GridOp::kBlock: define(each, grid_.form.has_list ? "block" : "blockIdx.x"); return;
-      case GridOp::kBlocks: define(each, grid_.form.has_list ? "blocks" : "gridDim.x"); return;
-      case GridOp::kAdd: binary("+"); return;
-      case GridOp::kSubtract: binary("-"); return;
-      case GridOp::kMultiply: binary("*"); return;
-      case GridOp::kDivide: binary("/"); return;
-      case GridOp::kRemainder: binary("%"); return;
-      case GridOp::kQuotient:
+      case LoopOp::kConstant: inline_[each.results[0]] = each.number < 0 ? "(" + number + ")" : number; return;
+      case LoopOp::kWord: inline_[each.results[0]] = "arguments.words[" + number + "]"; return;
+      case LoopOp::kThread: define(each, "threadIdx.x"); return;
+      case LoopOp::kBlock: define(each, grid_.form.has_list ? "block" : "blockIdx.x"); return;
+      case LoopOp::kBlocks: define(each, grid_.form.has_list ? "blocks" : "gridDim.x"); return;
+      case LoopOp::kAddress: inline_[each.results[0]] = "arguments.first[" + number + "] + " + operand(0); return;
+      case LoopOp::kSharedAddress:
+        has_shared_ = true;
+        inline_[each.results[0]] = "shared + " + operand(0);
+        return;
+      case LoopOp::kAdd: binary("+"); return;
+      case LoopOp::kSubtract: binary("-"); return;
+      case LoopOp::kMultiply: binary("*"); return;
+      case LoopOp::kDivide: binary("/"); return;
+      case LoopOp::kRemainder: binary("%"); return;
+      case LoopOp::kQuotient:
         define(each, "static_cast<Index>(__umulhi(2u * static_cast<unsigned>(" + operand(0) + "), static_cast<unsigned>(" +
                          operand(1) + ")) >> " + operand(2) + ")");
         return;
-      case GridOp::kLess: binary("<"); return;
-      case GridOp::kBoth: binary("&&"); return;
-      case GridOp::kMinimum: define(each, "min(" + operand(0) + ", " + operand(1) + ")"); return;
-      case GridOp::kChoose: define(each, operand(0) + " ? " + operand(1) + " : " + operand(2)); return;
-      case GridOp::kIsAligned: define(each, is_aligned(each.number)); return;
-      case GridOp::kFor: {
+      case LoopOp::kLess: binary("<"); return;
+      case LoopOp::kLessOrEqual: binary("<="); return;
+      case LoopOp::kBoth: binary("&&"); return;
+      case LoopOp::kMinimum: define(each, "min(" + operand(0) + ", " + operand(1) + ")"); return;
+      case LoopOp::kChoose: define(each, operand(0) + " ? " + operand(1) + " : " + operand(2)); return;
+      case LoopOp::kIsAligned: define(each, is_aligned(each.number)); return;
+      case LoopOp::kFor: {
         const std::string i = name(each.results[0]);
         if (each.number == 1) {
           line("#pragma unroll 1");
@@ -117,24 +127,27 @@ class CudaPrinter {
         ++depth_;
         return;
       }
-      case GridOp::kIf:
+      case LoopOp::kIf:
         line("if (" + operand(0) + ") {");
         ++depth_;
         return;
-      case GridOp::kEnd:
+      case LoopOp::kEnd:
         --depth_;
         line("}");
         return;
-      case GridOp::kBarrier: line("__syncthreads();"); return;
-      case GridOp::kLoad: print_load(each, type_in_memory(each), address(each)); return;
-      case GridOp::kStore: print_store(each, type_in_memory(each), address(each)); return;
-      case GridOp::kSharedLoad: print_load(each, type_of(each.results[0]), shared(each)); return;
-      case GridOp::kSharedStore: print_store(each, type_of(each.operands[1]), shared(each)); return;
-      case GridOp::kShuffle: define(each, "__shfl_xor_sync(0xFFFFFFFFu, " + operand(0) + ", " + number + ")"); return;
-      case GridOp::kParameter: print_parameter(each); return;
-      case GridOp::kLength: define(each, "static_cast<" + type_name(each.results[0]) + ">(" + operand(0) + ")"); return;
-      case GridOp::kAssign: line(name(each.results[0]) + " = " + operand(0) + ";"); return;
-      case GridOp::kCompute: print_compute(each); return;
+      case LoopOp::kBarrier: line("__syncthreads();"); return;
+      case LoopOp::kLoad: print_load(each, operand(0)); return;
+      case LoopOp::kStore: print_store(each, operand(0)); return;
+      case LoopOp::kShuffle: define(each, "__shfl_xor_sync(0xFFFFFFFFu, " + operand(0) + ", " + number + ")"); return;
+      case LoopOp::kParameter: print_parameter(each); return;
+      case LoopOp::kLength: define(each, "static_cast<" + type_name(each.results[0]) + ">(" + operand(0) + ")"); return;
+      case LoopOp::kAssign: line(name(each.results[0]) + " = " + operand(0) + ";"); return;
+      case LoopOp::kCompute: print_compute(each); return;
+      case LoopOp::kLoop:
+      case LoopOp::kWhile:
+      case LoopOp::kLoadLanes:
+      case LoopOp::kStoreLanes:
+      case LoopOp::kStoreOnce: SCONCE_ASSERT(false, "no statement of a grid"); return;
     }
   }
 
@@ -151,27 +164,14 @@ class CudaPrinter {
     return "(" + bits + ") == 0";
   }
 
-  std::string type_name(GridVariable variable) const { return device_type(type_of(variable)); }
-  std::string shared(const GridStatement& each) {
-    if (!has_shared_) {
-      has_shared_ = true;
-      body_ = "  extern __shared__ __align__(16) char shared[];\n" + body_;
-    }
-    return "shared + " + use(each.operands[0]);
-  }
-
+  std::string type_name(LoopVariable variable) const { return device_type(type_of(variable)); }
   static std::string memory_type(c10::ScalarType type) { return type == at::kBool ? "unsigned char" : device_type(type); }
-  std::string address(const GridStatement& each) const {
-    return "arguments.first[" + std::to_string(each.number) + "] + " + use(each.operands[0]);
-  }
   static std::string vector_type(c10::ScalarType type, size_t count) {
     return count == 1 ? memory_type(type) : "Vector<" + memory_type(type) + ", " + std::to_string(count) + ">";
   }
 
-  c10::ScalarType type_in_memory(const GridStatement& each) const {
-    return grid_.program.type_of_operand(static_cast<size_t>(each.number));
-  }
-  void print_load(const GridStatement& each, c10::ScalarType type, const std::string& place) {
+  void print_load(const LoopStatement& each, const std::string& place) {
+    const c10::ScalarType type = type_of(each.results[0]);
     const std::string from_memory = type == at::kBool ? " != 0" : "";
     const size_t count = each.results.size();
     const std::string loaded = "*reinterpret_cast<const " + vector_type(type, count) + "*>(" + place + ")";
@@ -187,7 +187,8 @@ class CudaPrinter {
     }
   }
 
-  void print_store(const GridStatement& each, c10::ScalarType type, const std::string& place) {
+  void print_store(const LoopStatement& each, const std::string& place) {
+    const c10::ScalarType type = type_of(each.operands[1]);
     const size_t count = each.operands.size() - 1;
     std::string values;
     for (size_t i = 1; i <= count; ++i) {
@@ -197,7 +198,7 @@ class CudaPrinter {
          ") = " + (count == 1 ? values : vector_type(type, count) + "{{" + values + "}}") + ";");
   }
 
-  void print_parameter(const GridStatement& each) {
+  void print_parameter(const LoopStatement& each) {
     const std::string index = "[" + std::to_string(each.number) + "]";
     const std::string word = "(arguments.number_memory" + index + " != nullptr ? *arguments.number_memory" + index +
                              " : arguments.numbers" + index + ")";
@@ -207,7 +208,7 @@ class CudaPrinter {
                                            : "static_cast<" + device_type(type) + ">(" + word + ")");
   }
 
-  void print_compute(const GridStatement& each) {
+  void print_compute(const LoopStatement& each) {
     std::array<std::string, 3> operands;
     for (size_t i = 0; i < each.operands.size(); ++i) {
       operands[i] = use(each.operands[i]);
@@ -227,7 +228,7 @@ class CudaPrinter {
   const GridProgram& grid_;
   std::string body_;
   std::string refusal_;
-  std::unordered_map<GridVariable, std::string> inline_;
+  std::unordered_map<LoopVariable, std::string> inline_;
   size_t depth_ = 1;
   bool has_shared_ = false;
   bool calls_special_ = false;
