@@ -1,7 +1,7 @@
-// Writes a kernel program as LLVM IR in explicit vectors.
+// Writes a kernel program as loops over vectors, and these as LLVM IR.
 #pragma once
 
-#include "fusion/program/kernel_program.h"
+#include "fusion/program/loop_program.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -21,9 +21,11 @@ using KernelFunction = void (*)(void* const* operands, const int64_t* steps, con
                                 int64_t elements, int64_t segments);
 inline constexpr const char* kKernelFunctionName = "kernel";
 
-// Returns the module's text. `lanes` is the number of elements that one pass through the loop computes (kernel_width.h).
-// The elements that are left at the end of a row are computed under a mask, so that the place of an element does not change
-// its bits.
+// Returns the loops of a program, and the module's text that is printed of them. `lanes` is the number of elements that one
+// pass through the loop computes (kernel_width.h). The elements that are left at the end of a row are computed under a mask,
+// so that the place of an element does not change its bits. The words of the loops are rows, elements and segments, then
+// the steps.
+LoopProgram cpu_loops(const KernelProgram& program, size_t lanes);
 std::string llvm_text(const KernelProgram& program, size_t lanes);
 
 }  // namespace sconce

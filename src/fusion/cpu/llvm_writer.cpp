@@ -38,7 +38,7 @@ std::string LlvmWriter::vector(const std::string& element) const {
 }
 
 std::string LlvmWriter::value(const std::string& expression) {
-  std::string name = "%v" + std::to_string(next_++);
+  std::string name = next_name();
   line(name + " = " + expression);
   return name;
 }
@@ -61,10 +61,10 @@ std::string LlvmWriter::constant(const std::string& element, const std::string& 
   return "splat (" + element + " " + value + ")";
 }
 
-std::string LlvmWriter::lane_numbers(const std::string& element) const {
+std::string LlvmWriter::lane_numbers(const std::string& element, size_t flipped) const {
   std::string text = "<";
   for (size_t lane = 0; lane < lanes_; ++lane) {
-    text += (lane == 0 ? "" : ", ") + element + " " + std::to_string(lane);
+    text += (lane == 0 ? "" : ", ") + element + " " + std::to_string(lane ^ flipped);
   }
   return text + ">";
 }
@@ -278,21 +278,6 @@ std::string LlvmWriter::compute(MachineOp op, c10::ScalarType type, const std::a
     case MachineOp::kNormalCdf: return normal_cdf(a);
     default: return library_call(op, type, operands);
   }
-}
-
-std::string LlvmWriter::reduce_lanes(MachineOp op, c10::ScalarType type, const std::string& lanes) {
-  const std::string whole = vector(register_type(type));
-  std::string reduced = lanes;
-  // Exchanges halves, quarters, …: after the last step every lane has combined all.
-  for (size_t distance = lanes_ / 2; distance > 0; distance /= 2) {
-    std::string mask = vector("i32") + " <";
-    for (size_t lane = 0; lane < lanes_; ++lane) {
-      mask += (lane == 0 ? "i32 " : ", i32 ") + std::to_string(lane ^ distance);
-    }
-    const std::string other = value("shufflevector " + whole + " " + reduced + ", " + whole + " poison, " + mask + ">");
-    reduced = compute(op, type, {reduced, other, ""});
-  }
-  return reduced;
 }
 
 }  // namespace sconce

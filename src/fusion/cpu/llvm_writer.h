@@ -25,12 +25,17 @@ class LlvmWriter {
   std::string vector(const std::string& element) const;
 
   void line(const std::string& text) { body_ += text + "\n"; }
+  // What is inserted stands where the text had this size.
+  size_t size() const { return body_.size(); }
+  void insert(size_t at, const std::string& lines) { body_.insert(at, lines); }
+  std::string next_name() { return "%v" + std::to_string(next_++); }
   std::string value(const std::string& expression);
   // Returns the function with all that it declares.
   std::string module(const std::string& signature) const;
 
   std::string splat(const std::string& element, const std::string& scalar);
-  std::string lane_numbers(const std::string& element) const;  // 0, 1, 2, …
+  // 0, 1, 2, …, with these bits flipped.
+  std::string lane_numbers(const std::string& element, size_t flipped = 0) const;
   std::string literal(const Instruction& instruction) const;
 
   // Memory. An empty mask means all lanes.
@@ -46,8 +51,6 @@ class LlvmWriter {
   // Calls `function`, of elements, for each lane.
   std::string call_for_each_lane(const std::string& function, c10::ScalarType type, size_t count,
                                  const std::array<std::string, 3>& operands);
-  // Combines the lanes by `op` (kAdd, kMul, kMax, kMin) in pairs. Every lane of the result has the value.
-  std::string reduce_lanes(MachineOp op, c10::ScalarType type, const std::string& value);
 
  private:
   bool has_fma() const { return lanes_ != kGenericLanes; }

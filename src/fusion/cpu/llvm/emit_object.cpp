@@ -5,6 +5,8 @@
 #include <llvm/IR/DiagnosticHandler.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
@@ -14,6 +16,7 @@
 #include <llvm/Support/SourceMgr.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
 #include <algorithm>
 #include <map>
@@ -96,6 +99,24 @@ Expected<void> prepare_symbols(llvm::Module& module, const KernelText& kernel) {
   return {};
 }
 
+// Kernels have what their loops assign to in memory (llvm_text.cpp): makes registers and phis of it.
+void use_registers(llvm::Module& module) {
+  for (llvm::Function& function : module) {
+    if (function.isDeclaration()) {
+      continue;
+    }
+    std::vector<llvm::AllocaInst*> variables;
+    for (llvm::Instruction& each : function.getEntryBlock()) {
+      auto* const variable = llvm::dyn_cast<llvm::AllocaInst>(&each);
+      if (variable != nullptr && llvm::isAllocaPromotable(variable)) {
+        variables.push_back(variable);
+      }
+    }
+    llvm::DominatorTree tree(function);
+    llvm::PromoteMemToReg(variables, tree);
+  }
+}
+
 // Without this, LLVM splits 512-bit vectors if it assumes that they lower the processor's clock.
 void use_full_vectors(llvm::Module& module, const llvm::TargetMachine& machine) {
   if (!machine.getMCSubtargetInfo()->checkFeatures("+avx512f")) {
@@ -165,6 +186,7 @@ Expected<Result> with_module(const KernelText& kernel, Emit emit) {
   module.setTargetTriple(machine.getTargetTriple().str());
   module.setDataLayout(machine.createDataLayout());
   use_full_vectors(module, machine);
+  use_registers(module);
   if (kernel.optimize) {
     run_o2_pipeline(module, machine);
   }
