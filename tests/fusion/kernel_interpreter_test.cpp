@@ -9,7 +9,9 @@
 #include "tests/fusion/rule_check.h"
 #include "tests/support/environment_number.h"
 #include "tests/support/graphs.h"
+#include "tests/support/loop_interpreter.h"
 #include "tests/support/part.h"
+#include "tests/support/softmax_program.h"
 
 #include "fusion/cpu/kernel_cache.h"
 #include "fusion/program/kernel_width.h"
@@ -43,6 +45,20 @@ void expect_agreement(const KernelProgram& program, size_t lanes) {
   }
 }
 
+// Compares the loops that the code is printed of with the interpreter. They need no processor with such vectors.
+void expect_agreement_of_loops(const KernelProgram& program, size_t lanes) {
+  constexpr ProgramSizes kOfRows[] = {{1, 1}, {2, 7}, {1, 21, 2}, {2, 67}};
+  constexpr ProgramSizes kOfColumns[] = {{1, 1}, {17, 5}, {5, 66, 2}, {67, 2, 3}};
+  const bool has_columns = program.order == LoopOrder::kColumns;
+  for (const ProgramSizes& sizes : has_columns ? kOfColumns : kOfRows) {
+    ProgramCall call(program, sizes, static_cast<uint64_t>(sizes.elements));
+    const std::vector<at::Tensor> got = call.interpreted_loops(lanes);
+    ASSERT_NO_FATAL_FAILURE(
+        expect_close(program, call, got, /*fuses=*/true, "loops, " + to_string(sizes) + ", " + std::to_string(lanes)));
+    ASSERT_FALSE(::testing::Test::HasFailure()) << to_string(sizes) << "\n" << program.text();
+  }
+}
+
 // Compares the kernels of the process that no test has compared yet. Returns how many.
 size_t check_new_kernels(const std::vector<size_t>& widths) {
   static std::set<std::string> checked;
@@ -53,6 +69,7 @@ size_t check_new_kernels(const std::vector<size_t>& widths) {
       for (const size_t lanes : widths) {
         expect_agreement(kernel->program(), lanes);
       }
+      expect_agreement_of_loops(kernel->program(), /*lanes=*/8);
     }
     if (::testing::Test::HasFatalFailure()) {
       break;
@@ -92,6 +109,34 @@ TEST(KernelInterpreter, AgreesOnOperators) {
     }
   }
   EXPECT_GT(check_new_kernels(kernel_widths()) * part_of_run().count, 300U);
+}
+
+TEST(KernelInterpreter, AgreesOnSoftmax) {
+  for (const LoopOrder order : {LoopOrder::kRows, LoopOrder::kSegments, LoopOrder::kColumns}) {
+    for (const size_t lanes : {kGenericLanes, kAvx2Lanes, kAvx512Lanes}) {
+      ASSERT_NO_FATAL_FAILURE(expect_agreement_of_loops(softmax_program(order), lanes));
+    }
+  }
+}
+
+// The loops beside LibTorch.
+TEST(LoopPrograms, OfSoftmaxComputeWhatLibTorchDoes) {
+  for (const int64_t width : {1, 5, 8, 37, 100}) {
+    const at::Tensor x = at::randn({3, width});
+    const at::Tensor found = at::full({3, width}, NAN);
+    const at::Tensor sums = at::full({3}, NAN);
+    const LoopProgram loops = cpu_loops(softmax_program(LoopOrder::kRows), kAvx2Lanes);
+    LoopCall call{{x.mutable_data_ptr(), found.mutable_data_ptr(), sums.mutable_data_ptr()}, {}, {3, width, 1}};
+    call.first.resize(4, nullptr);  // the output serves as the buffer
+    const std::vector<int64_t> row_steps = {width * 4, width * 4, 4, 0};
+    const std::vector<int64_t> element_steps = {4, 4, 0, 4};
+    call.words.insert(call.words.end(), row_steps.begin(), row_steps.end());
+    call.words.insert(call.words.end(), element_steps.begin(), element_steps.end());
+    call.words.resize(loops.words, 0);
+    LoopInterpreter(loops, {.grid = {1}, .block = {kAvx2Lanes}}, call, /*is_wide=*/true).run();
+    EXPECT_TRUE(at::allclose(found, at::softmax(x, -1), 1e-5, 1e-7)) << width;
+    EXPECT_TRUE(at::allclose(sums, (x - x.amax(-1, true)).exp().sum(-1), 1e-5)) << width;
+  }
 }
 
 // The oracle is worth something only if it notices: each of these programs differs from its neighbor in one operation.

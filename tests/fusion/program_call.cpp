@@ -2,6 +2,7 @@
 
 #include "tests/fusion/element_values.h"
 #include "tests/fusion/rule_check.h"
+#include "tests/support/loop_interpreter.h"
 
 #include "fusion/program/schedule.h"
 
@@ -84,7 +85,19 @@ std::vector<at::Tensor> ProgramCall::computed(const std::function<void(const Ker
   return copies;
 }
 
-std::vector<at::Tensor> ProgramCall::compiled(KernelFunction function) {
+std::vector<at::Tensor> ProgramCall::interpreted_loops(size_t lanes) {
+  const LoopProgram loops = cpu_loops(program_, lanes);
+  const size_t steps_count = loops.words - 3;
+  return compiled([&](void* const* operands, const int64_t* steps, const void* /*numbers*/, int64_t rows, int64_t elements,
+                      int64_t segments) {
+    LoopCall call{{operands, operands + steps_count / 3}, frame_.numbers, {rows, elements, segments}};
+    call.words.insert(call.words.end(), steps, steps + steps_count);
+    const LaunchShape shape{.grid = {1}, .block = {static_cast<uint32_t>(lanes)}};
+    LoopInterpreter(loops, shape, call, /*is_wide=*/true).run();
+  });
+}
+
+std::vector<at::Tensor> ProgramCall::compiled(const std::function<std::remove_pointer_t<KernelFunction>>& function) {
   return computed([&](const KernelCallFrame& frame) {
     std::vector<void*> operands = frame.operands;
     std::vector<int64_t> steps = frame.row_steps;

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace sconce::testing {
@@ -27,7 +28,9 @@ class ProgramCall {
   ProgramCall(const KernelProgram& program, ProgramSizes sizes, uint64_t seed, int64_t gap = 3);
 
   // Return the outputs that each computes: all of their memory, with its gaps.
-  std::vector<at::Tensor> compiled(KernelFunction function);
+  std::vector<at::Tensor> compiled(const std::function<std::remove_pointer_t<KernelFunction>>& function);
+  // By the loops that the code is printed of, statement by statement.
+  std::vector<at::Tensor> interpreted_loops(size_t lanes);
   std::vector<at::Tensor> interpreted(bool fuses, const std::function<int()>& perturbation = nullptr);
   // The outputs after `run` has written them.
   std::vector<at::Tensor> computed(const std::function<void(const KernelCallFrame&)>& run);
