@@ -141,6 +141,36 @@ def forward(self, x):
   }
 }
 
+// Gates that are parts of one tensor, each written in place, as in LibTorch's LSTM cell.
+TEST(RecordedResults, ReachOthersThroughPartsWrittenInPlace) {
+  const char* const kGates = R"(
+def forward(self, x):
+    a, b = torch.unsafe_chunk(torch.linear(x, self.a_weight, self.a_bias), 2, 1)
+    a.sigmoid_()
+    b.sigmoid_()
+    c = a * self.b_bias[:4]
+    h = b * torch.sin(torch.cummax(c, 1)[0])
+    return h, c
+)";
+  const char* const kCell = R"(
+def forward(self, x):
+    w = self.a_weight[:, :4]
+    h, c = torch.lstm_cell(x[:, :4], [x[:, 4:6], x[:, 6:]], w, self.b_weight[:, :2], self.a_bias, self.b_bias)
+    return h, c
+)";
+  for (const char* source : {kGates, kCell}) {
+    for (const size_t used : {0, 1, 2}) {
+      RecordedPair pair(source);
+      expect_equal_uses(pair, [&](const c10::IValue& result, const at::Tensor&) {
+        const auto& elements = result.toTupleRef().elements();
+        const at::Tensor h = elements[0].toTensor();
+        const at::Tensor c = elements[1].toTensor();
+        (used == 0 ? h.sum() : used == 1 ? c.sum() : h.sum() + c.pow(2).sum()).backward();
+      });
+    }
+  }
+}
+
 TEST(RecordedResults, ShowHooksTheSumOfTheirGradients) {
   for (const int hooked : {1, 2, 3, 4, 5, 6, 7, 8, 15}) {
     const uint64_t by_plan =

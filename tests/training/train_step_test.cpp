@@ -172,6 +172,35 @@ def forward(self, x):
   EXPECT_EQ(both.step().explain().reasons.front().first, "a call changes an attribute of the module");
 }
 
+// The second step goes back through the first one's graph, which backward has freed.
+TEST(TrainStep, LeavesHistoryToWhatTheModuleKeeps) {
+  const torch::jit::Module module = two_layers(R"(
+def forward(self, x):
+    h = torch.tanh(torch.linear(x, self.a_weight) + torch.linear(self.mean, self.b_weight))
+    self.mean = h.mean(0)
+    return h
+)",
+                                               /*has_batch_norm=*/true);
+  for (const bool by_step : {false, true}) {
+    torch::jit::Module trained = copy_of(module);
+    const auto optimizer = sgd(parameters_of(trained));
+    TrainStep step(
+        accelerate(trained, Options().compile(CompileMode::kBlocking)),
+        [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }, *optimizer);
+    const at::Tensor x = at::ones({4, 8});
+    const auto take = [&] {
+      if (by_step) {
+        step({x}, {at::zeros({4, 8})});
+      } else {
+        at::mse_loss(trained.forward({x}).toTensor(), at::zeros({4, 8})).backward();
+      }
+    };
+    take();
+    EXPECT_TRUE(trained.attr("mean").toTensor().requires_grad()) << by_step;
+    EXPECT_THROW(take(), c10::Error) << by_step;
+  }
+}
+
 TEST(TrainStep, TrainsRecurrentLayersOfLibTorch) {
   TwoTrainings both(two_layers(R"(
 def forward(self, x):

@@ -67,9 +67,12 @@ class ResultSplitter {
 
  private:
   // Numbers that are computed from sizes, lists, and views that are no results are made again in each part that reads them.
+  // A view of memory that is written is not: its gradient flows through the write, and that of a view made later would not.
   bool is_made_again(const Node& node) const {
-    if (has_effects(node) ||
-        std::ranges::any_of(node.outputs(), [this](const Value* output) { return is_returned(*output); })) {
+    const auto is_kept = [this](const Value* output) {
+      return is_returned(*output) || written_.contains(&base_of_memory(*output));
+    };
+    if (has_effects(node) || std::ranges::any_of(node.outputs(), is_kept)) {
       return false;
     }
     const auto is_number = [](const Value* value) { return is_number_like(*value); };

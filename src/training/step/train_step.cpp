@@ -236,7 +236,10 @@ class TrainStep::Impl {
       }
     }
     if (!why_never_) {
-      why_never_ = why_arguments_may_change(module_.method("forward").graph());
+      const Graph& graph = module_.method("forward").graph();
+      why_never_ = why_arguments_may_change(graph);
+      for_each_node(graph.body(),
+                    [this](const Node* node) { sets_attributes_ = sets_attributes_ || node->opcode() == Opcode::kSetAttr; });
     }
     if (*why_never_ != nullptr) {
       return run_eagerly(arguments, *why_never_);
@@ -254,8 +257,9 @@ class TrainStep::Impl {
       if (!decision.pattern) {
         return run_eagerly(arguments, decision.why_not);
       }
-      trace = decision.pattern->has_symbols() ? record_open(arguments, parameters, *decision.pattern, result)
-                                              : record(arguments, parameters, *decision.pattern, result);
+      const bool may_be_undone = decision.pattern->has_symbols() || sets_attributes_;
+      trace = may_be_undone ? record_undoably(arguments, parameters, *decision.pattern, result)
+                            : record(arguments, parameters, *decision.pattern, result);
       table_.count_eager(trace->refusal.empty() ? "it was recorded" : trace->refusal);
       table_.insert(key, trace, holds);
     } else if (trace->is_ready() && !trace->reads_others()) {
@@ -292,8 +296,10 @@ class TrainStep::Impl {
 
   // Code that cannot run with symbolic sizes may raise. The call then runs as it is: what it raises is its own. So that what
   // cannot be undone happens once, the recording ends before it.
-  std::shared_ptr<TrainTrace> record_open(const StepArguments& arguments, const TrainedParameters& parameters,
-                                          const SizePattern& pattern, StepResult& result) {
+  //
+  // Nor can the history of a tensor that the module keeps in an attribute be taken out of a trace.
+  std::shared_ptr<TrainTrace> record_undoably(const StepArguments& arguments, const TrainedParameters& parameters,
+                                              const SizePattern& pattern, StepResult& result) {
     const auto module = module_.script_module()._ivalue();
     const ModuleState before(module);
     std::vector<at::Tensor> writable = tensors_in(c10::IValue(module));
@@ -301,23 +307,28 @@ class TrainStep::Impl {
     const LeafStates leaves(writable);
     leaves.add_gradients_to(writable);
     UndoneWrites undone(writable);
-    auto watch = std::make_optional<CallWatch>(CallWatch::AtEffect::kRaise);
-    try {
-      auto trace = record(arguments, parameters, pattern, result);
-      undone.keep();
-      return trace;
-    } catch (const std::exception& error) {
-      const std::string effect = watch->seen();
-      watch.reset();
-      undone.undo();
-      before.restore();
-      leaves.restore();
-      const EagerBackward by_engine;
-      result = run_operators(arguments);
-      return TrainTrace::refused(module_, arguments, parameters, pattern,
-                                 effect.empty() ? std::string("with symbolic sizes, it raises: ") + error.what()
-                                                : effect + ", which a recording with symbolic sizes might repeat");
+    std::string refusal;
+    {
+      const CallWatch watch(CallWatch::AtEffect::kRaise);
+      try {
+        auto trace = record(arguments, parameters, pattern, result);
+        if (before.holds()) {
+          undone.keep();
+          return trace;
+        }
+        refusal = trace->refusal;
+      } catch (const std::exception& error) {
+        const std::string effect = watch.seen();
+        refusal = effect.empty() ? std::string("it raises while it is recorded: ") + error.what()
+                                 : effect + ", which a recording might repeat";
+      }
     }
+    undone.undo();
+    before.restore();
+    leaves.restore();
+    const EagerBackward by_engine;
+    result = run_operators(arguments);
+    return TrainTrace::refused(module_, arguments, parameters, pattern, refusal);
   }
 
   std::shared_ptr<TrainTrace> record(const StepArguments& arguments, const TrainedParameters& parameters,
@@ -411,6 +422,7 @@ class TrainStep::Impl {
   CapturedOptimizer update_;
   const TrainOptions options_;
   const BackwardCache backwards_;         // of calls without a plan
+  bool sets_attributes_ = false;          // the module may; once `why_never_` is known
   std::optional<const char*> why_never_;  // steps are recorded; null if they may be. Nothing before the first call
   PlanTable table_;                       // of TrainTraces
   size_t calls_ = 0;                      // since the optimizer's last step
