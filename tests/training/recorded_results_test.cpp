@@ -167,6 +167,7 @@ def forward(self, x):
         const at::Tensor c = elements[1].toTensor();
         (used == 0 ? h.sum() : used == 1 ? c.sum() : h.sum() + c.pow(2).sum()).backward();
       });
+      EXPECT_GT(pair.recorded().by_plan, 0U) << source;
     }
   }
 }

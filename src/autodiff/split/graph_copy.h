@@ -2,7 +2,11 @@
 #pragma once
 
 #include "analysis/nested_uses.h"
+#include "autodiff/joint/build_nodes.h"
 #include "ir/graph.h"
+
+#include <ATen/core/interned_strings.h>
+#include <ATen/core/jit_type.h>
 
 #include <memory>
 #include <utility>
@@ -27,6 +31,12 @@ class GraphCopy {
   void add_output(const Value& value) {
     add_constant(value);
     graph_->add_output(copies_.at(&value));
+  }
+  // Adds an output that is a copy of the tensor, with memory of its own.
+  void add_cloned_output(const Value& tensor) {
+    Node* end = graph_->body().return_node();
+    Value* none = graph_->insert_constant({}, end);
+    graph_->add_output(insert_node(c10::aten::clone, {copies_.at(&tensor), none}, end, c10::TensorType::get()));
   }
   bool has(const Value& value) const { return copies_.contains(&value); }
   std::unique_ptr<Graph> take() { return std::move(graph_); }

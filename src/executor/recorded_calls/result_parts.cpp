@@ -266,6 +266,23 @@ class ResultSplitter {
     }
   }
 
+  // Returns whether later parts take a copy of the value: a view, which may have gaps, of memory that is written in its own
+  // part alone. LibTorch's LSTM cell writes its gates, parts of one tensor, in place.
+  bool is_handed_on_as_copy(const Value& value, size_t part) const {
+    if (is_returned(value) || value.type()->kind() != c10::TypeKind::TensorType || !is_cheap_view(*value.node())) {
+      return false;
+    }
+    const Value& base = base_of_memory(value);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      for (size_t k = 0; k < nodes_[i]->inputs().size() && part_of_[i] != part; ++k) {
+        if (writes(*nodes_[i], k) && &base_of_memory(*nodes_[i]->input(k)) == &base) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
   ResultPart make_part(const std::vector<size_t>& nodes, std::vector<const Value*> operands,
                        const std::unordered_set<const Value*>& crossing, size_t part) const {
     ResultPart made;
@@ -285,7 +302,11 @@ class ResultSplitter {
     for (const size_t node : nodes) {
       for (const Value* output : nodes_[node]->outputs()) {
         if (part_of_[node] == part && (crossing.contains(output) || is_returned(*output))) {
-          copy.add_output(*output);
+          if (is_handed_on_as_copy(*output, part)) {
+            copy.add_cloned_output(*output);
+          } else {
+            copy.add_output(*output);
+          }
           made.outputs.push_back(output);
         }
       }
