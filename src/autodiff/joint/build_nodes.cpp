@@ -28,6 +28,10 @@ Value* insert_node(c10::Symbol kind, c10::ArrayRef<Value*> inputs, Node* positio
   return result;
 }
 
+Value* insert_clone(Value* tensor, Node* position) {
+  return insert_node(aten::clone, {tensor, position->graph().insert_constant(c10::IValue(), position)}, position);
+}
+
 Value* insert_sizes(Value* tensor, Node* position) {
   return insert_node(aten::size, {tensor}, position, c10::ListType::ofInts());
 }

@@ -10,7 +10,8 @@ namespace sconce {
 
 // Inserts a node with one result, a tensor unless `type` says otherwise, before `position`.
 Value* insert_node(c10::Symbol kind, c10::ArrayRef<Value*> inputs, Node* position, c10::TypePtr type = nullptr);
-// The same for aten::size(tensor) and aten::size(tensor, dim).
+// The same for aten::clone(tensor), aten::size(tensor) and aten::size(tensor, dim).
+Value* insert_clone(Value* tensor, Node* position);
 Value* insert_sizes(Value* tensor, Node* position);
 Value* insert_size(Value* tensor, Value* dim, Node* position);
 // prim::ListConstruct of tensors, or of integers.

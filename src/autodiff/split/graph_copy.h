@@ -5,9 +5,6 @@
 #include "autodiff/joint/build_nodes.h"
 #include "ir/graph.h"
 
-#include <ATen/core/interned_strings.h>
-#include <ATen/core/jit_type.h>
-
 #include <memory>
 #include <utility>
 
@@ -34,9 +31,7 @@ class GraphCopy {
   }
   // Adds an output that is a copy of the tensor, with memory of its own.
   void add_cloned_output(const Value& tensor) {
-    Node* end = graph_->body().return_node();
-    Value* none = graph_->insert_constant({}, end);
-    graph_->add_output(insert_node(c10::aten::clone, {copies_.at(&tensor), none}, end, c10::TensorType::get()));
+    graph_->add_output(insert_clone(copies_.at(&tensor), graph_->body().return_node()));
   }
   bool has(const Value& value) const { return copies_.contains(&value); }
   std::unique_ptr<Graph> take() { return std::move(graph_); }
