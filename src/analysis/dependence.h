@@ -14,4 +14,6 @@ inline void merge(Dependence& into, const Dependence& from) {
   std::transform(into.begin(), into.end(), from.begin(), into.begin(), std::logical_or<>());
 }
 
+inline bool any(const Dependence& bits) { return std::ranges::find(bits, true) != bits.end(); }
+
 }  // namespace sconce

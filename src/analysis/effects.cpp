@@ -49,7 +49,7 @@ bool any_nested(const Node& node, bool (*is_so)(const Node&)) {
 
 bool may_write_operand(const Node& node, size_t index) {
   const Op& op = node.op();
-  return index < op.schema->arguments().size() &&
+  return op.schema != nullptr && index < op.schema->arguments().size() &&
          (op.is_marked_as_written(index) || (op.writes_unmarked(index) && !rules_out_unmarked_writes(node)));
 }
 

@@ -10,7 +10,7 @@ namespace sconce {
 Effects effects_of(const Node& node);
 
 // Returns whether the operator may write the memory of its operand `index`: the schema or the operator's row says so, and
-// the other operands do not rule it out. Requires a schema.
+// the other operands do not rule it out. False without a schema.
 bool may_write_operand(const Node& node, size_t index);
 
 // Returns whether running the node, or a node nested in it, may raise. False only for nodes known not to.

@@ -11,10 +11,6 @@
 namespace sconce {
 namespace {
 
-bool any(const Dependence& bits) { return std::ranges::find(bits, true) != bits.end(); }
-
-bool writes(const Node& node, size_t operand) { return node.schema() != nullptr && may_write_operand(node, operand); }
-
 // Goes through the nodes once forward, to find which incoming gradients reach them, and once backward, to find which
 // outgoing gradients they lead to. A recorded backward writes memory: who reads it depends on what was written before, and
 // who writes it leads to where it is read later.
@@ -25,7 +21,7 @@ class GradientPaths {
     for (const Node* node : backward.body().nodes()) {
       nodes_.push_back(node);
       for (size_t i = 0; i < node->inputs().size(); ++i) {
-        if (writes(*node, i)) {
+        if (may_write_operand(*node, i)) {
           written_.try_emplace(&base_of_memory(*node->input(i)), incoming);
         }
       }
@@ -101,7 +97,7 @@ class GradientPaths {
       }
     }
     for (size_t i = 0; i < node.inputs().size(); ++i) {
-      if (writes(node, i)) {
+      if (may_write_operand(node, i)) {
         merge(written_.at(&base_of_memory(*node.input(i))), sources);
       }
     }
@@ -128,7 +124,7 @@ class GradientPaths {
       lead_to(paths_of(output));
     }
     for (size_t i = 0; i < node.inputs().size(); ++i) {
-      if (writes(node, i)) {
+      if (may_write_operand(node, i)) {
         lead_to(paths_of_memory(&base_of_memory(*node.input(i))));
       }
     }

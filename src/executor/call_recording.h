@@ -8,7 +8,6 @@
 #include "trace/tracer.h"
 
 #include <ATen/core/ivalue.h>
-#include <ATen/core/stack.h>
 
 #include <atomic>
 #include <cstdint>
@@ -21,14 +20,14 @@ namespace sconce {
 //
 //   1. its constructor    the key that the recording holds for, and symbolic sizes if the pattern has symbols
 //   2. `begin`            a tracer gets tensors that stand for the arguments
-//   3. the owner          runs the call in the tracer's scope, adds what it returns, and `add_reads`
+//   3. the owner          runs the call in the tracer's scope, adds what it returns and the numbers that it reads
 //   4. `check_call`       refuses what later calls cannot repeat
 //   5. the owner          compiles what the tracer has recorded
 //
 // In a later call, the owner asks `has_structure_of`, runs the plan, and compares the numbers that it has read.
 class CallRecording : public PlanEntry {
  public:
-  // Returns whether the recording's numbers were so often others that running it costs more than it gains.
+  // Returns whether runs read different numbers so often that the recording costs more than it gains.
   bool reads_others() const { return misses() > kMaxMisses && misses() > runs / 2; }
 
  protected:
@@ -37,7 +36,7 @@ class CallRecording : public PlanEntry {
   // `pattern`: of the arguments' sizes.
   CallRecording(const ModulePtr& module, const CallArguments& arguments, const SizePattern& pattern);
 
-  // Returns whether attributes, containers, numbers and strings are those of the recorded call.
+  // Returns whether attributes, containers, numbers and strings are the recorded ones.
   bool has_structure_of(const CallArguments& arguments) const {
     return state_.holds() && structure_.holds(arguments.values);
   }
@@ -54,7 +53,6 @@ class CallRecording : public PlanEntry {
   virtual uint64_t misses() const { return misses_; }
 
   const std::shared_ptr<SymbolicSizes>& sizes() const { return sizes_; }
-  const ModuleState& state() const { return state_; }
 
  private:
   static constexpr uint64_t kMaxMisses = 3;

@@ -71,12 +71,13 @@ std::shared_ptr<const std::function<void(std::shared_ptr<Graph>&)>> later_backwa
       });
 }
 
-// Lowers the graph that the passes have left, and adds up what the compile did.
 struct FinishSettings {
   bool records = true;                      // autograd may record what the graph's operators compute
   std::optional<size_t> fresh_outputs = 0;  // LoweringOptions
   TraceSettings::Complete complete = {};
 };
+
+// Lowers the graph that the passes have left, and adds up what the compile did.
 Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, const FinishSettings& finishing,
                                 PassRunner& runner, const CompileSettings& settings, Clock::time_point start) {
   const bool records = finishing.records;

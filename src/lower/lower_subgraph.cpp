@@ -118,7 +118,7 @@ bool is_written_before_it_is_saved(const Graph& graph, const Value& input,
       if (&base_of_memory(*node->input(i)) != &input) {
         continue;
       }
-      is_written = node->schema() != nullptr && may_write_operand(*node, i) ? !may_be_saved : is_written;
+      is_written = may_write_operand(*node, i) ? !may_be_saved : is_written;
       // A batch norm saves the statistics that it has written.
       may_be_saved = may_be_saved || std::ranges::any_of(node->inputs(), has_gradient);
     }

@@ -38,7 +38,7 @@ std::vector<size_t> written_inputs(const Graph& recording) {
   std::vector<size_t> written;
   for_each_node(recording.body(), [&](const Node* node) {
     for (size_t i = 0; i < node->inputs().size(); ++i) {
-      if (node->schema() == nullptr || !may_write_operand(*node, i)) {
+      if (!may_write_operand(*node, i)) {
         continue;
       }
       if (const Value& base = base_of_memory(*node->input(i)); base.node() == recording.body().param_node()) {

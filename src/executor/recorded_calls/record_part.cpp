@@ -200,8 +200,6 @@ JointGraph joint_graph_of(const PartRecording& recording, std::shared_ptr<Graph>
   return joint;
 }
 
-bool depends(const Dependence& sources) { return std::ranges::find(sources, true) != sources.end(); }
-
 // Completes the signature: which gradients of results reach which tensors. `sources`: gradients_of_outputs of backward.
 void note_reached_tensors(const PartRecording& recording, size_t symbols, const std::vector<Dependence>& sources,
                           GradientSignature& signature) {
@@ -213,7 +211,7 @@ void note_reached_tensors(const PartRecording& recording, size_t symbols, const 
     std::vector<bool>& reaches = signature.outputs[i].reaches;
     reaches.assign(signature.inputs.size(), true);  // if backward raises
     for (size_t input = 0; input < reaches.size() && recording.why_no_backward.empty(); ++input) {
-      reaches[input] = sources[input][i] || !depends(sources[input]);  // zeros of known sizes read no gradient
+      reaches[input] = sources[input][i] || !any(sources[input]);  // zeros of known sizes read no gradient
     }
   }
   for (auto* saved : {&signature.saved_inputs, &signature.saved_outputs}) {
@@ -309,7 +307,7 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recordin
     return Refusal::because(reason);
   }
   const std::vector<Dependence> sources = gradients_of_outputs(*graphs.backward, recording.differentiable_results.size());
-  if (std::any_of(sources.end() - static_cast<std::ptrdiff_t>(recording.backward_reads.size()), sources.end(), depends)) {
+  if (std::any_of(sources.end() - static_cast<std::ptrdiff_t>(recording.backward_reads.size()), sources.end(), any)) {
     return Refusal::because("backward reads a number that depends on a gradient");
   }
   note_reached_tensors(recording, call.symbols, sources, graphs.signature);

@@ -20,8 +20,6 @@ namespace {
 // Each part is recorded, compiled and run on its own.
 constexpr size_t kMaxParts = 64;
 
-bool writes(const Node& node, size_t operand) { return node.schema() != nullptr && may_write_operand(node, operand); }
-
 class ResultSplitter {
  public:
   ResultSplitter(const Graph& forward, size_t shared, const std::vector<const Value*>& returned,
@@ -34,7 +32,7 @@ class ResultSplitter {
       positions_.emplace(node, nodes_.size());
       nodes_.push_back(node);
       for (size_t i = 0; i < node->inputs().size(); ++i) {
-        if (writes(*node, i)) {
+        if (may_write_operand(*node, i)) {
           written_.insert(&base_of_memory(*node->input(i)));
         }
       }
@@ -67,7 +65,7 @@ class ResultSplitter {
 
  private:
   // Numbers that are computed from sizes, lists, and views that are no results are made again in each part that reads them.
-  // A view of memory that is written is not: its gradient flows through the write, and that of a view made later would not.
+  // Views of written memory are not: a gradient must flow through the write, and would bypass it in a view made later.
   bool is_made_again(const Node& node) const {
     const auto is_kept = [this](const Value* output) {
       return is_returned(*output) || written_.contains(&base_of_memory(*output));
@@ -105,7 +103,7 @@ class ResultSplitter {
       }
       for (size_t k = 0; k < node.inputs().size(); ++k) {
         const Value& base = base_of_memory(*node.input(k));
-        if (writes(node, k)) {
+        if (may_write_operand(node, k)) {
           merge_into(reached, of_memory.try_emplace(&base, differentiable_.size()).first->second);
         }
       }
@@ -127,7 +125,7 @@ class ResultSplitter {
       if (is_made_again(*nodes_[i])) {
         continue;
       }
-      if (std::ranges::find(reached_[i], true) == reached_[i].end()) {
+      if (!any(reached_[i])) {
         last.push_back(i);
         continue;
       }
@@ -188,7 +186,7 @@ class ResultSplitter {
         if (const auto write = last_write.find(base); write != last_write.end()) {
           add(write->second, part);
         }
-        if (!writes(node, k)) {
+        if (!may_write_operand(node, k)) {
           readers[base].push_back(part);
           continue;
         }
@@ -275,7 +273,7 @@ class ResultSplitter {
     const Value& base = base_of_memory(value);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       for (size_t k = 0; k < nodes_[i]->inputs().size() && part_of_[i] != part; ++k) {
-        if (writes(*nodes_[i], k) && &base_of_memory(*nodes_[i]->input(k)) == &base) {
+        if (may_write_operand(*nodes_[i], k) && &base_of_memory(*nodes_[i]->input(k)) == &base) {
           return false;
         }
       }

@@ -297,7 +297,7 @@ class TrainStep::Impl {
   // Code that cannot run with symbolic sizes may raise. The call then runs as it is: what it raises is its own. So that what
   // cannot be undone happens once, the recording ends before it.
   //
-  // Nor can the history of a tensor that the module keeps in an attribute be taken out of a trace.
+  // The call also runs as it is if the module sets an attribute: a trace cannot give the tensor its history.
   std::shared_ptr<TrainTrace> record_undoably(const StepArguments& arguments, const TrainedParameters& parameters,
                                               const SizePattern& pattern, StepResult& result) {
     const auto module = module_.script_module()._ivalue();
