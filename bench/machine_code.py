@@ -1,7 +1,7 @@
 """Reads the machine code of kernels on a GPU, without a GPU: what each loop costs, and which share of the memory's bandwidth
 that allows.
 
-  SCONCE_KERNEL_TEXTS=texts build/release/tests/recording_test --gtest_filter='*PrintedKernels*'
+  SCONCE_KERNEL_TEXTS=texts build/release/tests/cuda_graphs_test --gtest_filter='*PrintedKernels*'
   build/venv/bin/python bench/machine_code.py texts
 
 With --check, it fails where a kernel spills registers, or does not load and store as many bytes at once as its text says.

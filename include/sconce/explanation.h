@@ -65,7 +65,7 @@ struct NotPreparedExplanation {
   std::string source;  // "model.py:12:8", the begin of the differentiable subgraph if it has no line itself; may be empty
 };
 
-// Why a device's recording (a CUDA graph) cannot hold a step.
+// Why a device's capture (a CUDA graph) cannot hold a step.
 enum class NotRecordable : uint8_t {
   kRunsCode,         // it runs a function, a task or a backend's code
   kReadsHost,        // it copies elements of a tensor to the host
@@ -191,7 +191,7 @@ struct RecordedExplanation {
     std::string reason;
     uint64_t runs = 0;
   };
-  std::string node;    // the recorded node
+  std::string node;    // the captured node
   std::string source;  // where the range begins: "model.py:12:8", may be empty
   uint64_t recordings = 0;
   uint64_t replays = 0;

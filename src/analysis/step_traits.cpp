@@ -34,11 +34,11 @@ bool reads_elements_on_host(const Node& node) {
 
 bool runs_another_graph(const Node& node) {
   return runs_user_code(node.opcode()) || node.opcode() == Opcode::kDelegate || node.opcode() == Opcode::kDifferentiable ||
-         node.opcode() == Opcode::kRecorded;
+         node.opcode() == Opcode::kCaptured;
 }
 
 // Returns whether the operator computes, or at least returns, tensors. Others read sizes and dtypes, or move values between
-// registers, which the host does while it records.
+// registers, which the host does while it captures.
 bool works_on_device(const Node& node, const Effects& effects) {
   return !node.op().is_language() && !node.op().moves_operands &&
          (effects.writes || std::ranges::any_of(node.outputs(), [](const Value* output) { return holds_tensors(output); }));
@@ -50,21 +50,21 @@ bool copies_from_host(const Node& node) {
          std::ranges::none_of(node.inputs(), holds_tensors);
 }
 
-// A recording fixes the forms of tensors, and repeats what the node read besides.
+// A capture fixes the forms of tensors, and repeats what the node read besides.
 bool reads_more_than_forms(const Node& node) {
   return (node.op().reads_state && !node.op().runs_under_autocast) || node.op().reads_beyond_form ||
          (node.op().reads_identity && std::ranges::any_of(node.inputs(), holds_tensors));
 }
 
-// Returns why the tensors cannot be those of a recording on `recorded`.
-std::optional<NotRecordable> find_wrong_device(const NodeDevices& devices, c10::Device recorded) {
+// Returns why the tensors cannot be those of a capture on `captured`.
+std::optional<NotRecordable> find_wrong_device(const NodeDevices& devices, c10::Device captured) {
   return devices.known.size() > 1                                 ? std::optional(NotRecordable::kSeveralDevices)
-         : !devices.known.empty() && devices.known[0] != recorded ? std::optional(NotRecordable::kOtherDevice)
+         : !devices.known.empty() && devices.known[0] != captured ? std::optional(NotRecordable::kOtherDevice)
          : !devices.are_all_known                                 ? std::optional(NotRecordable::kUnknownDevice)
                                                                   : std::nullopt;
 }
 
-std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effects, bool reads_host, c10::Device recorded) {
+std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effects, bool reads_host, c10::Device captured) {
   return runs_another_graph(node)                           ? std::optional(NotRecordable::kRunsCode)
          : reads_host                                       ? std::optional(NotRecordable::kReadsHost)
          : node.op().has_tag(at::Tag::cudagraph_unsafe)     ? std::optional(NotRecordable::kForbidden)
@@ -75,19 +75,19 @@ std::optional<NotRecordable> find_obstacle(const Node& node, const Effects& effe
          : node.op().may_change_sizes                       ? std::optional(NotRecordable::kChangesSizes)
          : !works_on_device(node, effects)                  ? std::nullopt
          : copies_from_host(node)                           ? std::optional(NotRecordable::kSeveralDevices)
-                                                            : find_wrong_device(devices_of(node), recorded);
+                                                            : find_wrong_device(devices_of(node), captured);
 }
 
 }  // namespace
 
-StepTraits traits_of(const Node& node, c10::Device recorded) {
+StepTraits traits_of(const Node& node, c10::Device captured) {
   const Effects effects = effects_of(node);
   StepTraits traits;
   traits.computes = works_on_device(node, effects);
   traits.random = effects.random;
   traits.writes = effects.writes;
   traits.reads_host = reads_elements_on_host(node);
-  traits.not_recordable = find_obstacle(node, effects, traits.reads_host, recorded);
+  traits.not_recordable = find_obstacle(node, effects, traits.reads_host, captured);
   return traits;
 }
 

@@ -16,11 +16,11 @@ struct StepTraits {
   bool random = false;      // draws random numbers
   bool writes = false;      // writes memory that other values may see
   bool reads_host = false;  // copies elements of a tensor to the host
-  // Why a recording (a CUDA graph) cannot hold the node; absent if it can.
+  // Why a capture (a CUDA graph) cannot hold the node; absent if it can.
   std::optional<NotRecordable> not_recordable;
 };
 
-// Returns the traits of the node without its blocks, from its operator's record and its facts. Recordings are on `recorded`.
-StepTraits traits_of(const Node& node, c10::Device recorded);
+// Returns the traits of the node without its blocks, from its operator's record and its facts. Captures are on `captured`.
+StepTraits traits_of(const Node& node, c10::Device captured);
 
 }  // namespace sconce

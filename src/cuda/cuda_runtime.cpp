@@ -1,10 +1,10 @@
 #include "cuda/cuda_runtime.h"
 
 #include "base/environment.h"
+#include "cuda/capture_session.h"
 #include "cuda/kept_code.h"
 #include "cuda/loaded_module.h"
 #include "cuda/real_driver.h"
-#include "cuda/recording_session.h"
 #include "plan/device/libtorch_cuda.h"
 
 #include <c10/util/Exception.h>
@@ -165,22 +165,22 @@ class CudaRuntime final : public DeviceRuntime {
     TORCH_CHECK(status, "the kernel ", kernel.name(), " cannot be launched (", status.refusal().reason, ")");
   }
 
-  std::optional<RecordedWork> last_recorded(c10::Stream stream) override {
+  std::optional<CapturedWork> last_captured(c10::Stream stream) override {
     const ContextScope current(*driver_, context(stream.device_index()));
     check(current.status());
-    RecordedWork last;
+    CapturedWork last;
     CUgraphNode node = nullptr;
-    check(driver_->last_captured(bridge_->handle(stream), &last.recording, &node));
+    check(driver_->last_captured(bridge_->handle(stream), &last.capture, &node));
     last.node = node;
     return node == nullptr ? std::nullopt : std::optional(last);
   }
-  void change_launch(const RecordedWork& launch, const DeviceKernel& kernel, const LaunchShape& shape,
+  void change_launch(const CapturedWork& launch, const DeviceKernel& kernel, const LaunchShape& shape,
                      c10::DeviceIndex device, std::span<void* const> arguments) override {
     const ContextScope current(*driver_, context(device));
     check(current.status());
     const Expected<void> status =
         cuda::change_launch(*driver_, static_cast<CUgraphNode>(launch.node), kernel, shape, arguments);
-    TORCH_CHECK(status, "the kernel ", kernel.name(), " cannot be recorded (", status.refusal().reason, ")");
+    TORCH_CHECK(status, "the kernel ", kernel.name(), " cannot be captured (", status.refusal().reason, ")");
   }
 
   void copy(void* to, const void* from, size_t bytes, c10::Stream stream) override {
@@ -201,11 +201,11 @@ class CudaRuntime final : public DeviceRuntime {
     bridge_of(device).put_back(device, state, numbers);
   }
 
-  bool records() const override { return true; }
-  std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device) override {
+  bool captures() const override { return true; }
+  std::shared_ptr<CapturePool> make_capture_pool(c10::DeviceIndex device) override {
     return std::make_shared<CudaPool>(bridge_of(device), device);
   }
-  bool is_recording(c10::Stream stream) override {
+  bool is_capturing(c10::Stream stream) override {
     const ContextScope current(*driver_, context(stream.device_index()));
     check(current.status());
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -213,8 +213,7 @@ class CudaRuntime final : public DeviceRuntime {
     // The driver does not tell it of the default stream while a stream that waits for that one is captured.
     return !driver_->capture_info(bridge_->handle(stream), &status, &id) || status != CU_STREAM_CAPTURE_STATUS_NONE;
   }
-  Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
-                                                              std::shared_ptr<RecordingPool> pool) override {
+  Expected<std::unique_ptr<CaptureSession>> begin_capture(c10::Stream stream, std::shared_ptr<CapturePool> pool) override {
     return begin_session(*driver_, *bridge_, context(stream.device_index()), stream, std::move(pool));
   }
 

@@ -12,7 +12,7 @@
 namespace sconce::cuda {
 
 // A null `driver` or `bridge` makes a runtime without devices, which can compile only, and reports `why_unavailable`.
-// The runtime must outlive every module, event and recording that it made.
+// The runtime must outlive every module, event and capture that it made.
 std::unique_ptr<DeviceRuntime> make_cuda_runtime(std::shared_ptr<Driver> driver, std::shared_ptr<TorchBridge> bridge,
                                                  NvrtcPlaces nvrtc, std::string why_unavailable = {});
 

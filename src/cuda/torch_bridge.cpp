@@ -63,7 +63,7 @@ class RealBridge final : public TorchBridge {
     at::Generator generator = generator_of(device);
     const std::lock_guard<std::mutex> lock(generator.mutex());
     const at::PhiloxCudaState state = draw_(generator.unsafeGetGeneratorImpl(), numbers);
-    TORCH_CHECK(!state.captured_, "the generator takes part in a recording of the caller's");
+    TORCH_CHECK(!state.captured_, "the generator takes part in a capture of the caller's");
     return {state.seed_.val, state.offset_.val};
   }
   void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) override {

@@ -1,5 +1,5 @@
 // The part of LibTorch's CUDA library that libsconce_cuda uses: the current stream, and the source of memory during a
-// recording. An interface, so that tests run without a GPU.
+// capture. An interface, so that tests run without a GPU.
 #pragma once
 
 #include "base/expected.h"

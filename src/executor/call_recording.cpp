@@ -17,7 +17,7 @@ CallRecording::CallRecording(const ModulePtr& module, const CallArguments& argum
 void CallRecording::check_call(Tracer& tracer, const ModulePtr& module, const CallArguments& arguments,
                                const std::vector<at::Tensor>& owned) const {
   const bool is_changed = !state_.holds();
-  if (hand_back_values(*module) || is_changed) {
+  if (replace_traced_values(*module) || is_changed) {
     tracer.refuse("a call changes an attribute of the module");
   }
   std::vector<at::Tensor> kept = tensors_in(c10::IValue(module));

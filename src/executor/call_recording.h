@@ -1,7 +1,7 @@
 // CallRecording: what the recordings of calls of a module have in common.
 #pragma once
 
-#include "executor/plan_table.h"
+#include "executor/recording_cache.h"
 #include "trace/call_arguments.h"
 #include "trace/module_state.h"
 #include "trace/sizes/symbolic_sizes.h"
@@ -25,7 +25,7 @@ namespace sconce {
 //   5. the owner          compiles what the tracer has recorded
 //
 // In a later call, the owner asks `has_structure_of`, runs the plan, and compares the numbers that it has read.
-class CallRecording : public PlanEntry {
+class CallRecording : public Recording {
  public:
   // Returns whether runs read different numbers so often that the recording costs more than it gains.
   bool reads_others() const { return misses() > kMaxMisses && misses() > runs / 2; }

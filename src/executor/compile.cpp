@@ -6,10 +6,10 @@
 #include "fusion/group/form_groups.h"
 #include "fusion/kernels_on_device.h"
 #include "fusion/program/operators.h"
+#include "ir/captured.h"
 #include "ir/differentiable.h"
 #include "ir/dump.h"
 #include "ir/kernel_node.h"
-#include "ir/recorded.h"
 #include "lower/lower.h"
 #include "passes/freeze/freeze.h"
 #include "passes/layout/remove_layout_changes.h"
@@ -124,7 +124,7 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
 // Takes apart the nodes that passes make for a plan. Passes before fusion do not keep what kernel_node.h says of names in a
 // block: in `add_(%mean)`, `mul(%mean.2)` they may replace `%mean.2`, another read of the attribute, by `%mean`.
 void dissolve_groups(Graph& graph) {
-  dissolve_recorded_nodes(graph);
+  dissolve_captured_nodes(graph);
   dissolve_kernel_nodes(graph);
 }
 
@@ -271,10 +271,10 @@ Expected<CompiledMethod> compile_trace(std::unique_ptr<Graph> graph, const Trace
   return finished;
 }
 
-Expected<std::unique_ptr<Plan>> compile_with_open_sizes(const std::shared_ptr<const Graph>& graph, Callees* callees) {
+Expected<std::unique_ptr<Plan>> compile_symbolic(const std::shared_ptr<const Graph>& graph, Callees* callees) {
   const PausedTracing paused;
   std::shared_ptr<Graph> own = copy_of_operators(*graph);
-  return lower(std::move(own), callees, nullptr, {.leaves_sizes_open = true});
+  return lower(std::move(own), callees, nullptr, {.has_symbolic_sizes = true});
 }
 
 Expected<Profiled> compile_profiled(const std::shared_ptr<const Graph>& graph, Callees* callees) {

@@ -114,7 +114,7 @@ Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> gra
                                                       const StageCallback& show);
 
 // Compiles a plan whose steps read sizes as c10::SymInt where they are such, of a graph that the passes have processed.
-Expected<std::unique_ptr<Plan>> compile_with_open_sizes(const std::shared_ptr<const Graph>& graph, Callees* callees);
+Expected<std::unique_ptr<Plan>> compile_symbolic(const std::shared_ptr<const Graph>& graph, Callees* callees);
 
 // A plan of a graph that the passes have processed. Each of its runs fills a profile.
 struct Profiled {

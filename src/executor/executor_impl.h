@@ -50,7 +50,7 @@ class GraphExecutor::Impl final : public Program {
   bool takes_profiled_run();
   void note_run(const Plan& plan) const;
   using Arguments = std::span<const c10::IValue>;
-  const Plan& plan_with_open_sizes();
+  const Plan& symbolic_plan();
   // `recorded`: null if the call is not to be recorded.
   void run(torch::jit::Stack& stack, RecordedCallCache* recorded);
   void run_unrecorded(torch::jit::Stack& stack) { run(stack, nullptr); }
@@ -89,8 +89,8 @@ class GraphExecutor::Impl final : public Program {
   std::unique_ptr<CallInParts> parts_;
   std::atomic<CallInParts*> split_{nullptr};  // the same, once there are parts
   const bool marks_tensors_;                  // so that a call may record gradients although no argument requires one
-  std::once_flag has_open_sizes_;
-  std::unique_ptr<Plan> with_open_sizes_;  // runs while a tracer with symbols records; null before the first such run
+  std::once_flag has_symbolic_sizes_;
+  std::unique_ptr<Plan> symbolic_plan_;  // runs while a tracer with symbols records; null before the first such run
   const std::shared_ptr<SpecializationSource> source_;
   mutable PlanCache<SpecEntry> cache_;
   // The number of profiled runs that have begun, up to the number requested.

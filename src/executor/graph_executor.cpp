@@ -193,7 +193,7 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack, RecordedCallCache* recor
   }
   if (const Tracer* tracer = may_skip_autograd ? nullptr : TracingScope::current()) {
     if (tracer->symbols() > 0) {
-      run_plan(plan_with_open_sizes(), stack, AutogradUse::kAll);
+      run_plan(symbolic_plan(), stack, AutogradUse::kAll);
       return;
     }
   }
@@ -202,10 +202,10 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack, RecordedCallCache* recor
   requires_grad = requires_grad || (records_gradients && plan.constants_require_grad());
   note_run(plan);
   run_plan(frame, stack,
-           !may_skip_autograd      ? AutogradUse::kAll
-           : plan.asks_gradients() ? AutogradUse::kAsked
-           : requires_grad         ? AutogradUse::kAll
-                                   : AutogradUse::kNone);
+           !may_skip_autograd        ? AutogradUse::kAll
+           : plan.checks_each_step() ? AutogradUse::kPerStep
+           : requires_grad           ? AutogradUse::kAll
+                                     : AutogradUse::kNone);
 }
 
 GraphExecutor::Impl::CallInParts* GraphExecutor::Impl::parts_of_call() {
@@ -236,14 +236,13 @@ void GraphExecutor::Impl::run_in_parts(CallInParts& parts, torch::jit::Stack& st
   parts.rest->run_with_self(stack);
 }
 
-const Plan& GraphExecutor::Impl::plan_with_open_sizes() {
-  std::call_once(has_open_sizes_, [this] {
-    with_open_sizes_ =
-        compile_with_open_sizes(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot run " + name_);
-    with_open_sizes_->set_name(name_);
-    with_open_sizes_->set_intra_op_threads(options_.intra_op_threads());
+const Plan& GraphExecutor::Impl::symbolic_plan() {
+  std::call_once(has_symbolic_sizes_, [this] {
+    symbolic_plan_ = compile_symbolic(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot run " + name_);
+    symbolic_plan_->set_name(name_);
+    symbolic_plan_->set_intra_op_threads(options_.intra_op_threads());
   });
-  return *with_open_sizes_;
+  return *symbolic_plan_;
 }
 
 // A program that another plan runs is no last graph of the thread: it belongs to the other plan's run.
@@ -296,7 +295,7 @@ const CountedPlan& GraphExecutor::Impl::plan_for(const ArgumentSpec& spec, Argum
 void GraphExecutor::Impl::specialize(const SpecEntry& entry, const ArgumentSpec& spec, Arguments arguments) {
   SpecializationRequest request;
   try {
-    request = {{spec.words().begin(), spec.words().end()}, specs_->open_sizes(arguments)};
+    request = {{spec.words().begin(), spec.words().end()}, specs_->symbolic_sizes(arguments)};
   } catch (const std::bad_alloc&) {
     entry->fail("out of memory");
     return;

@@ -77,7 +77,9 @@ Expected<CompiledMethod> compile_for(const SpecializationSource& source, const S
   CompileSettings settings(source.options);
   settings.name = source.name;
   settings.callees = &callees;
-  const auto assume = [&](Graph& graph) { return facts_of_spec(graph, *source.specs, request.words, request.open_sizes); };
+  const auto assume = [&](Graph& graph) {
+    return facts_of_spec(graph, *source.specs, request.words, request.symbolic_sizes);
+  };
   auto compiled = compile_specialized(*source.general, assume, settings);
   if (!has_default_dtype_of(request)) {
     return Refusal::because("the default dtype changed during the compile");
@@ -112,7 +114,7 @@ struct Job {
   std::shared_ptr<SpecializationSource> source;
   SpecializationRequest request;
   std::weak_ptr<Specialization> target;
-  Users::Token use;
+  InFlightCount::Token use;
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ struct SpecializationSource {
   const std::shared_ptr<const ArgumentSpecCreator> specs;
   const std::shared_ptr<const Graph> general;  // the graph of the generic plan
   StripedCounter compiles;                     // plans built
-  Users jobs;                                  // that wait or run in the background
+  InFlightCount jobs;                          // that wait or run in the background
 };
 
 // The entry of the cache for a spec.
@@ -81,7 +81,7 @@ class Specialization {
 // The part of a call that its compile needs: numbers only, no tensor.
 struct SpecializationRequest {
   std::vector<uint64_t> words;
-  std::vector<int64_t> open_sizes;
+  std::vector<int64_t> symbolic_sizes;
 };
 
 // Compiles a plan for the spec on this thread, and ends `target` with it. Throws nothing.

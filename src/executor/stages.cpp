@@ -7,6 +7,7 @@
 #include "ir/verify/verify.h"
 #include "passes/autocast/lower_callers_autocast.h"
 #include "passes/autocast/settle_autocast.h"
+#include "passes/captures/form_captures.h"
 #include "passes/facts/refine_optional_tensors.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/freeze/freeze.h"
@@ -25,7 +26,6 @@
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
-#include "passes/recordings/form_recordings.h"
 #include "passes/required/canonicalize_ops.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/inline_calls.h"
@@ -228,7 +228,7 @@ void record_passes(Graph& graph, bool cuda_graphs, PassRunner& runner) {
     // Updates of parameters, and what other late passes made, have no facts.
     runner.run("propagate_facts", [](Graph& known) { return propagate_facts(known, InputAssumptions()); }, graph);
   }
-  runner.run("form_recordings", form_recordings, graph);
+  runner.run("form_captures", form_captures, graph);
 }
 
 void remove_dead_code(Graph& graph, PassRunner& runner) {
@@ -282,7 +282,7 @@ void run_stage(Stage stage, std::unique_ptr<Graph>& graph, PassRunner& runner, b
       runner.run(*find_pass("hoist_attribute_reads"), *graph);
       runner.run(*find_pass("form_groups"), *graph);
       runner.run(*find_pass("join_clamps"), *graph);
-      runner.run(*find_pass("form_recordings"), *graph);
+      runner.run(*find_pass("form_captures"), *graph);
       break;
     case Stage::kSpecialize:
     case Stage::kOnRequest: break;

@@ -42,7 +42,7 @@ void backward_passes(Graph& backward, bool exact, PassRunner& runner);
 // `packs_weights`: the plan packs weights.
 void fuse_passes(std::shared_ptr<Graph>& graph, GroupMoves moves, bool has_kernels, bool packs_weights, PassRunner& runner);
 
-// Makes recorded nodes, if the settings ask for CUDA graphs. The last pass of all: others do not look into these nodes.
+// Makes captured nodes, if the settings ask for CUDA graphs. The last pass of all: others do not look into these nodes.
 void record_passes(Graph& graph, bool cuda_graphs, PassRunner& runner);
 
 // Removes nodes that the user's passes made dead: they would run in every call.

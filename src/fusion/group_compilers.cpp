@@ -2,8 +2,8 @@
 
 #include "fusion/cpu/cpu_nests.h"
 #include "fusion/group_kernel.h"
+#include "fusion/program/kernel_backend.h"
 #include "fusion/program/kernel_width.h"
-#include "fusion/program/nest_backend.h"
 #include "fusion/program/reductions.h"
 #include "kernels/clamped_convolution.h"
 
@@ -31,7 +31,7 @@ bool may_take_rows(const NodeGroup& group) {
 
 class KernelsOfGroups final : public GroupCompiler {
  public:
-  explicit KernelsOfGroups(std::shared_ptr<const NestBackend> backend) : backend_(std::move(backend)) {}
+  explicit KernelsOfGroups(std::shared_ptr<const KernelBackend> backend) : backend_(std::move(backend)) {}
   c10::Device device() const override { return backend_->device(); }
   bool may_take_rows(const NodeGroup& group) const override { return device().is_cpu() && sconce::may_take_rows(group); }
   KernelPtr make_kernel(const NodeGroup& group) const override {
@@ -41,7 +41,7 @@ class KernelsOfGroups final : public GroupCompiler {
   }
 
  private:
-  const std::shared_ptr<const NestBackend> backend_;
+  const std::shared_ptr<const KernelBackend> backend_;
 };
 
 }  // namespace
@@ -58,7 +58,7 @@ const GroupCompiler& blocking_kernels() {
   return compiler;
 }
 
-std::unique_ptr<GroupCompiler> make_kernels(std::shared_ptr<const NestBackend> backend) {
+std::unique_ptr<GroupCompiler> make_kernels(std::shared_ptr<const KernelBackend> backend) {
   return std::make_unique<KernelsOfGroups>(std::move(backend));
 }
 

@@ -1,7 +1,7 @@
 #include "fusion/group_kernel.h"
 
 #include "fusion/group/group_shapes.h"
-#include "fusion/nest_writer.h"
+#include "fusion/kernel_program_writer.h"
 #include "fusion/program/reductions.h"
 #include "fusion/program/written_memory.h"
 
@@ -41,7 +41,7 @@ struct Nest {
 
 class GroupKernel final : public PreparedKernel {
  public:
-  GroupKernel(const NodeGroup& group, const NestBackend& backend)
+  GroupKernel(const NodeGroup& group, const KernelBackend& backend)
       : group_(group), backend_(backend), kinds_(GroupShapes::kinds_of(group)) {}
 
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
@@ -190,7 +190,7 @@ class GroupKernel final : public PreparedKernel {
   }
 
   bool write_program(Nest& nest, const GroupShapes& shapes, const KernelArguments& arguments) {
-    NestWriter writer(group_, arguments, shapes);
+    KernelProgramWriter writer(group_, arguments, shapes);
     for (const size_t output : nest.outputs) {
       const auto element = writer.write(output_value(output));
       if (!element) {
@@ -366,7 +366,7 @@ class GroupKernel final : public PreparedKernel {
   }
 
   const NodeGroup& group_;
-  const NestBackend& backend_;
+  const KernelBackend& backend_;
   const std::vector<GroupShapes::NodeKind> kinds_;
   std::vector<Nest> nests_;
   std::vector<size_t> order_;  // in which nests run
@@ -383,7 +383,7 @@ class GroupKernel final : public PreparedKernel {
 
 }  // namespace
 
-KernelPtr make_group_kernel(const NodeGroup& group, const NestBackend& backend) {
+KernelPtr make_group_kernel(const NodeGroup& group, const KernelBackend& backend) {
   return std::make_unique<GroupKernel>(group, backend);
 }
 

@@ -3,8 +3,8 @@
 #include "fusion/cpu/cpu_kernels.h"
 #include "fusion/cuda/cuda_nests.h"
 #include "fusion/group_compilers.h"
+#include "fusion/program/kernel_backend.h"
 #include "fusion/program/kernel_width.h"
-#include "fusion/program/nest_backend.h"
 
 #include <map>
 #include <memory>
@@ -34,7 +34,7 @@ class DeviceCompilers {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::unique_ptr<GroupCompiler>& compiler = compilers_[{runtime.id(), device, is_blocking}];
     if (compiler == nullptr) {
-      std::shared_ptr<const NestBackend> nests = runtime.make_nests(device, is_blocking);
+      std::shared_ptr<const KernelBackend> nests = runtime.make_nests(device, is_blocking);
       if (nests == nullptr && runtime.compiles_text()) {
         nests = make_cuda_nests(kernels_locked(runtime), device, is_blocking);
       }

@@ -1,8 +1,8 @@
 #include "ir/schema_match.h"
 
+#include "ir/captured.h"
 #include "ir/delegate.h"
 #include "ir/differentiable.h"
-#include "ir/recorded.h"
 #include "ir/text/print.h"
 
 #include <ATen/core/jit_type.h>
@@ -67,10 +67,10 @@ const Op* composite_op_of(const Node& node) {
   if (node.kind() == kDelegateKind) {
     return &composite_op_of(node, Opcode::kDelegate, {});
   }
-  if (node.kind() == kDifferentiableKind || node.kind() == kRecordedKind) {
+  if (node.kind() == kDifferentiableKind || node.kind() == kCapturedKind) {
     // Which operands it writes is not known.
     const bool has_effects = node.attribute(attr::kHasEffects) != nullptr;
-    return &composite_op_of(node, node.kind() == kRecordedKind ? Opcode::kRecorded : Opcode::kDifferentiable,
+    return &composite_op_of(node, node.kind() == kCapturedKind ? Opcode::kCaptured : Opcode::kDifferentiable,
                             {.random = node.attribute(attr::kDraws) != nullptr, .unknown = has_effects});
   }
   return node.kind() == autocast_cast_op().kind ? &autocast_cast_op() : nullptr;

@@ -4,9 +4,9 @@
 #include "analysis/step_traits.h"
 #include "ir/text/print.h"
 #include "lower/lower_subgraph.h"
-#include "lower/places.h"
+#include "lower/step_placement.h"
 #include "plan/autograd/differentiable_function.h"
-#include "plan/recorded/recorded_step.h"
+#include "plan/captured/captured_step.h"
 
 #include <algorithm>
 #include <utility>
@@ -59,21 +59,21 @@ class NotPreparedNodes {
   std::vector<NotPreparedExplanation> entries_;
 };
 
-// Counts nodes that have steps, each once: of a kernel's step, the steps that follow it are counted. Recordings are on the
-// first device that is not the CPU. Where there is none, the steps are judged as if the CPU had recordings.
+// Counts nodes that have steps, each once: of a kernel's step, the steps that follow it are counted. Captures are on the
+// first device that is not the CPU. Where there is none, the steps are judged as if the CPU had captures.
 TraitsExplanation explain_traits(const Plan& plan) {
   TraitsExplanation explanation;
-  const c10::Device recorded = main_device_of(*plan.graph());
+  const c10::Device captured = main_device_of(*plan.graph());
   for (const c10::Device device : devices_of(*plan.graph())) {
     explanation.devices.push_back(device.str());
   }
   const Node* previous = nullptr;
   for (const Plan::PlannedStep& step : plan.steps()) {
     if (step.node == nullptr || step.node == std::exchange(previous, step.node) ||
-        step.node->opcode() == Opcode::kRecorded) {
+        step.node->opcode() == Opcode::kCaptured) {
       continue;
     }
-    const StepTraits traits = traits_of(*step.node, recorded);
+    const StepTraits traits = traits_of(*step.node, captured);
     explanation.steps += 1;
     explanation.computing += traits.computes ? 1 : 0;
     explanation.random += traits.random ? 1 : 0;
@@ -132,14 +132,14 @@ DifferentiableExplanation explain_function(const DifferentiableFunction& functio
   return explanation;
 }
 
-RecordedExplanation explain_recorded(const RecordedNode& recorded, const Node& node) {
+RecordedExplanation explain_captured(const CapturedNode& captured, const Node& node) {
   RecordedExplanation explanation{.node = print_node_line(node), .source = source_of(node)};
-  explanation.recordings = recorded.counts->recordings.load();
-  explanation.replays = recorded.counts->replays.load();
-  for (auto& [reason, runs] : recorded.counts->unrecorded()) {
+  explanation.recordings = captured.counts->captures.load();
+  explanation.replays = captured.counts->replays.load();
+  for (auto& [reason, runs] : captured.counts->uncaptured()) {
     explanation.unrecorded.push_back({reason, runs});
   }
-  explain_plan(*recorded.operators, explanation.plan.emplace_back(), explanation.source);
+  explain_plan(*captured.operators, explanation.plan.emplace_back(), explanation.source);
   return explanation;
 }
 
@@ -190,8 +190,8 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::str
       }
       explanation.gradients->subgraphs.push_back(explain_function(*function, *step.node));
     }
-    if (const RecordedNode* recorded = recorded_node_of(*step.step)) {
-      explanation.recorded.push_back(explain_recorded(*recorded, *step.node));
+    if (const CapturedNode* captured = captured_node_of(*step.step)) {
+      explanation.recorded.push_back(explain_captured(*captured, *step.node));
     }
   }
 }

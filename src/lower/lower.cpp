@@ -6,8 +6,8 @@
 #include "lower/liveness.h"
 #include "lower/make_step.h"
 #include "lower/parts_builder.h"
-#include "lower/places.h"
 #include "lower/register_allocator.h"
+#include "lower/step_placement.h"
 #include "plan/prepared/prepared_step.h"
 #include "plan/steps/steps.h"
 
@@ -24,10 +24,10 @@ class Lowering {
         liveness_(graph),
         sizes_may_change_(may_change_sizes(graph)),
         options_(options),
-        asks_gradients_(introduces_grad(graph)),
-        places_(options.is_prepared ? Places(graph, callees == nullptr ? nullptr : &callees->assigned(), options.groups,
-                                             options.fresh_outputs, asks_gradients_)
-                                    : Places()) {}
+        checks_each_step_(introduces_grad(graph)),
+        places_(options.is_prepared ? StepPlacement(graph, callees == nullptr ? nullptr : &callees->assigned(),
+                                                    options.groups, options.fresh_outputs, checks_each_step_)
+                                    : StepPlacement()) {}
 
   Expected<void> run() {
     const InternalErrorContext context("lowering to a plan");
@@ -42,7 +42,7 @@ class Lowering {
     if (auto done = lower_block(graph_.body()); !done) {
       return done.refusal();
     }
-    if (options_.leaves_sizes_open) {
+    if (options_.has_symbolic_sizes) {
       emit(make_close_sizes_step(operands_of(*graph_.body().return_node(), 0)), nullptr);
     }
     emit(make_return_step(operands_of(*graph_.body().return_node(), 0)), nullptr);
@@ -53,7 +53,7 @@ class Lowering {
     prepared_.lifetimes = places_.lifetimes();
     prepared_.slots = places_.slot_owners();
     auto plan = std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
-                                       allocator_.count(), asks_gradients_, std::move(prepared_));
+                                       allocator_.count(), checks_each_step_, std::move(prepared_));
     plan->set_intra_op_threads(options_.intra_op_threads);
     return plan;
   }
@@ -150,7 +150,7 @@ class Lowering {
   Expected<void> lower_block(const Block& block) {
     drop(liveness_.dead_on_entry(block));
     for (const Node* node : block.nodes()) {
-      const PreparedUnit* unit = places_.unit_of(*node);
+      const PreparedNodes* unit = places_.unit_of(*node);
       if (node->opcode() == Opcode::kConstant || (unit != nullptr && node != unit->nodes.back())) {
         continue;
       }
@@ -226,7 +226,7 @@ class Lowering {
     for (const Value* output : node.outputs()) {
       results.push_back(place(output));
     }
-    prepared_.has_recordings = prepared_.has_recordings || node.opcode() == Opcode::kRecorded;
+    prepared_.has_captures = prepared_.has_captures || node.opcode() == Opcode::kCaptured;
     return sconce::make_step(node, operands, results, callees_, sizes_may_change_, options_);
   }
 
@@ -246,7 +246,7 @@ class Lowering {
     return {};
   }
 
-  Expected<void> lower_unit(const PreparedUnit& unit) {
+  Expected<void> lower_unit(const PreparedNodes& unit) {
     KernelStepParts parts{.released = places_.released_after(*unit.nodes.back()),
                           .arguments = unit.op->inputs().size(),
                           .is_view = unit.kernel->is_view,
@@ -364,8 +364,8 @@ class Lowering {
   Liveness liveness_;
   const bool sizes_may_change_;
   const LoweringOptions options_;
-  const bool asks_gradients_;
-  const Places places_;
+  const bool checks_each_step_;
+  const StepPlacement places_;
   Plan::Prepared prepared_{};
   const Node* loop_ = nullptr;        // the innermost loop around the node that is lowered
   const NodeGroup* group_ = nullptr;  // of the kernel node that is lowered

@@ -20,8 +20,8 @@ struct LoweringOptions {
   // Kernels keep copies of attributes and constants, not of what the caller gives, but for inputs of the graph from this one
   // on: those are the same tensors in most runs.
   size_t first_bound_input = SIZE_MAX;
-  bool leaves_sizes_open = false;  // sizes that steps read may be c10::SymInt
-  int intra_op_threads = 0;        // threads that one operator may use; 0: as many as LibTorch's
+  bool has_symbolic_sizes = false;  // sizes that steps read may be c10::SymInt
+  int intra_op_threads = 0;         // threads that one operator may use; 0: as many as LibTorch's
   // Number of leading outputs that must be new tensors in every run. Later outputs may reuse a tensor of an earlier run that
   // nothing holds (ReusedResults). If absent, no output is reused.
   std::optional<size_t> fresh_outputs = {};

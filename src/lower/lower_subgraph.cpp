@@ -6,15 +6,15 @@
 #include "analysis/memory/escapes.h"
 #include "analysis/memory/memory_source.h"
 #include "analysis/node_devices.h"
+#include "ir/captured.h"
 #include "ir/constant_operands.h"
 #include "ir/delegate.h"
 #include "ir/differentiable.h"
 #include "ir/kernel_node.h"
-#include "ir/recorded.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/simplify/simplify.h"
 #include "plan/autograd/differentiable_function.h"
-#include "plan/recorded/recorded_step.h"
+#include "plan/captured/captured_step.h"
 #include "plan/run_plan.h"
 
 #include <algorithm>
@@ -188,28 +188,28 @@ bool is_kernel_number(const Value& number) {
          });
 }
 
-Expected<RecordedNode> lower_recorded(const Node& node, LoweringOptions options) {
+Expected<CapturedNode> lower_captured(const Node& node, LoweringOptions options) {
   const auto& subgraph = node.attribute_as<std::shared_ptr<Graph>>(attr::kSubgraph);
   options.fresh_outputs.reset();
   auto operators = lower(subgraph, nullptr, nullptr, options);
   if (!operators) {
     return operators.refusal();
   }
-  RecordedNode recorded{.operators = std::move(*operators), .device = main_device_of(*subgraph)};
-  recorded.draws = node.attribute(attr::kDraws) != nullptr;
+  CapturedNode captured{.operators = std::move(*operators), .device = main_device_of(*subgraph)};
+  captured.draws = node.attribute(attr::kDraws) != nullptr;
   const AliasSets aliases(*subgraph);
   for (const Value* input : subgraph->inputs()) {
-    recorded.may_be_written.push_back(aliases.may_be_written(*input));
-    recorded.is_kernel_number.push_back(is_kernel_number(*input));
+    captured.may_be_written.push_back(aliases.may_be_written(*input));
+    captured.is_kernel_number.push_back(is_kernel_number(*input));
   }
   for (const Value* output : node.outputs()) {
-    recorded.stays.push_back(is_tensor(*output) && !may_escape(*output));
+    captured.stays.push_back(is_tensor(*output) && !may_escape(*output));
   }
-  recorded.may_return_views = std::ranges::any_of(subgraph->outputs(), [](const Value* output) {
+  captured.may_return_views = std::ranges::any_of(subgraph->outputs(), [](const Value* output) {
     const Node& maker = *computed_value(*output).node();
     return is_tensor(*output) && !produces_new_tensor(maker);
   });
-  return recorded;
+  return captured;
 }
 
 }  // namespace
@@ -220,10 +220,10 @@ Expected<StepPtr> lower_subgraph(const Node& node, Operands operands, Registers 
     return subgraph ? make_delegate_step(node, std::move(operands), std::move(results), std::move(*subgraph))
                     : Expected<StepPtr>(subgraph.refusal());
   }
-  if (node.opcode() == Opcode::kRecorded) {
-    auto recorded = lower_recorded(node, options);
-    return recorded ? make_recorded_step(node, std::move(operands), std::move(results), std::move(*recorded))
-                    : Expected<StepPtr>(recorded.refusal());
+  if (node.opcode() == Opcode::kCaptured) {
+    auto captured = lower_captured(node, options);
+    return captured ? make_captured_step(node, std::move(operands), std::move(results), std::move(*captured))
+                    : Expected<StepPtr>(captured.refusal());
   }
   auto function = lower_differentiable(node, options);
   return function ? make_differentiable_step(node, std::move(operands), std::move(results), std::move(*function))

@@ -25,8 +25,8 @@ Expected<StepPtr> make_plain_step(const Node& node, Operands operands, Registers
 Expected<StepPtr> make_step(const Node& node, const Operands& operands, const Registers& results, Callees* callees,
                             bool sizes_may_change, const LoweringOptions& options) {
   auto step = make_plain_step(node, operands, results, callees, sizes_may_change, options);
-  if (step && options.leaves_sizes_open) {
-    return make_open_sizes_step(node, operands, results, std::move(*step));
+  if (step && options.has_symbolic_sizes) {
+    return make_symbolic_sizes_step(node, operands, results, std::move(*step));
   }
   return step;
 }

@@ -23,7 +23,7 @@ void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_
   const Register box = registers_.contains(&value) ? registers_.at(&value) : 0;
   PreparedOperand operand{OperandSource::kBox, box, static_cast<uint32_t>(position), in_list};
   operand.slot = places_.slot_of(value);
-  if (operand.slot != Places::kNoSlot) {
+  if (operand.slot != StepPlacement::kNoSlot) {
     operand.source = OperandSource::kSlot;
   } else if (!may_be_tensor(value)) {
     operand.source = is_run_time                                   ? OperandSource::kRunTime
@@ -40,7 +40,7 @@ void PartsBuilder::add_operand(KernelStepParts& parts, const Value& value, size_
   parts.operands.push_back(operand);
 }
 
-void PartsBuilder::add_operands(KernelStepParts& parts, const PreparedUnit& unit) const {
+void PartsBuilder::add_operands(KernelStepParts& parts, const PreparedNodes& unit) const {
   for (size_t i = 0; i < unit.op->inputs().size(); ++i) {
     const Value& input = *unit.op->input(i);
     if (places_.unit_of(*input.node()) == &unit) {
@@ -64,7 +64,7 @@ void PartsBuilder::add_result(KernelStepParts& parts, const Value& value, const 
 void PartsBuilder::add_dropped(KernelStepParts& parts, const Node& node) const {
   for (size_t i = 0; i < node.inputs().size(); ++i) {
     const Value* input = node.input(i);
-    const PreparedUnit* unit = places_.unit_of(*input->node());
+    const PreparedNodes* unit = places_.unit_of(*input->node());
     const bool is_of_unit = unit != nullptr && unit == places_.unit_of(node);  // exists between ordinary steps alone
     if (liveness_.is_last_use(node, i) && holds_memory(input->type()) && !places_.is_kept(*input) && !is_of_unit) {
       parts.dropped.push_back(registers_.at(input));

@@ -3,7 +3,7 @@
 
 #include "base/flat_map.h"
 #include "lower/liveness.h"
-#include "lower/places.h"
+#include "lower/step_placement.h"
 #include "plan/prepared/prepared_step.h"
 
 #include <vector>
@@ -13,7 +13,7 @@ namespace sconce {
 // Reads `registers` at each call: lowering fills it. `first_bound_input`: see LoweringOptions.
 class PartsBuilder {
  public:
-  PartsBuilder(const Places& places, const Liveness& liveness, const FlatMap<const Value*, Register>& registers,
+  PartsBuilder(const StepPlacement& places, const Liveness& liveness, const FlatMap<const Value*, Register>& registers,
                size_t first_bound_input)
       : places_(places), liveness_(liveness), registers_(registers), first_bound_input_(first_bound_input) {}
 
@@ -21,7 +21,7 @@ class PartsBuilder {
   void add_operand(KernelStepParts& parts, const Value& value, size_t position, bool is_run_time,
                    bool in_list = false) const;
   // Adds the arguments of the unit's operator.
-  void add_operands(KernelStepParts& parts, const PreparedUnit& unit) const;
+  void add_operands(KernelStepParts& parts, const PreparedNodes& unit) const;
   // Adds a result. The nodes `inside` read it within the kernel.
   void add_result(KernelStepParts& parts, const Value& value, const std::vector<const Node*>& inside) const;
   // Adds the registers of operands that the node uses for the last time.
@@ -31,7 +31,7 @@ class PartsBuilder {
   AttributePath path_of(const Value& value) const;
   bool is_weight(const Value& value) const;
 
-  const Places& places_;
+  const StepPlacement& places_;
   const Liveness& liveness_;
   const FlatMap<const Value*, Register>& registers_;
   const size_t first_bound_input_;

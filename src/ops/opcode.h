@@ -41,7 +41,7 @@ enum class Opcode : uint8_t {
   // ---- sconce's composites; their schema is made from the node
   kDelegate,
   kDifferentiable,
-  kRecorded,
+  kCaptured,
   kAutocastCast,
 
   // ---- operators that plans run by steps of their own

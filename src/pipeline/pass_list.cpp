@@ -4,6 +4,7 @@
 #include "base/edit_distance.h"
 #include "fusion/group/form_groups.h"
 #include "fusion/group/join_clamps.h"
+#include "passes/captures/form_captures.h"
 #include "passes/freeze/fold_batch_norm.h"
 #include "passes/layout/propagate_channels_last.h"
 #include "passes/layout/remove_layout_changes.h"
@@ -23,7 +24,6 @@
 #include "passes/memory/remove_dead_copies.h"
 #include "passes/memory/remove_list_mutation.h"
 #include "passes/memory/remove_tensor_mutation.h"
-#include "passes/recordings/form_recordings.h"
 #include "passes/required/canonicalize_ops.h"
 #include "passes/required/eliminate_dead_nodes.h"
 #include "passes/required/lower_autocast.h"
@@ -83,9 +83,9 @@ constexpr std::array kPasses = {
              "folds batch norms into the convolutions before them, in frozen modules", /*changes_rounding=*/true},
     PassInfo{"fold_constant_branches", fold_constant_branches, Stage::kOptimize,
              "replaces branches with a constant condition, removes loops that never run"},
+    PassInfo{"form_captures", form_captures, Stage::kFuse,
+             "makes captured nodes of the ranges of nodes that a CUDA graph can hold"},
     PassInfo{"form_groups", form_groups, Stage::kFuse, "makes kernel nodes of the nodes that one kernel may compute"},
-    PassInfo{"form_recordings", form_recordings, Stage::kFuse,
-             "makes recorded nodes of the ranges of nodes that a CUDA graph can hold"},
     PassInfo{"hoist_attribute_reads", hoist_attribute_reads, Stage::kFuse,
              "moves reads of attributes from between a product and what follows it"},
     PassInfo{"hoist_loop_invariants", hoist_loop_invariants, Stage::kOptimize, "moves loop-invariant nodes out of loops"},

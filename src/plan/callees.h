@@ -37,7 +37,7 @@ class Callees {
   virtual const AssignedAttributes& assigned() const = 0;
 
   // Counts forked tasks, which run programs. The destructor of a derived class waits for them before it destroys a program.
-  Users users;
+  InFlightCount users;
 };
 
 // Calls a function: replaces the arguments on the stack by the result. Throws what the callee throws, and c10::Error if

@@ -69,7 +69,7 @@ template <typename... Errors>
 
 }  // namespace
 
-Users::Token Users::use() const {
+InFlightCount::Token InFlightCount::use() const {
   {
     const std::lock_guard<std::mutex> lock(state_->mutex);
     ++state_->users;
@@ -83,7 +83,7 @@ Users::Token Users::use() const {
   return {nullptr, end};
 }
 
-void Users::wait() const {
+void InFlightCount::wait() const {
   std::unique_lock<std::mutex> lock(state_->mutex);
   state_->none.wait(lock, [this] { return state_->users == 0; });
 }

@@ -11,12 +11,12 @@
 namespace sconce {
 
 // Counts the uses of an object. The destructor waits until there are none.
-class Users {
+class InFlightCount {
  public:
-  Users() : state_(std::make_shared<State>()) {}
-  ~Users() { wait(); }
-  Users(const Users&) = delete;
-  Users& operator=(const Users&) = delete;
+  InFlightCount() : state_(std::make_shared<State>()) {}
+  ~InFlightCount() { wait(); }
+  InFlightCount(const InFlightCount&) = delete;
+  InFlightCount& operator=(const InFlightCount&) = delete;
 
   // A use ends with its token.
   using Token = std::shared_ptr<void>;

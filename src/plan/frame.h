@@ -20,16 +20,16 @@ namespace sconce {
 
 // Which steps of a run autograd may record.
 enum class AutogradUse : uint8_t {
-  kNone,   // none: nothing that the run reads requires a gradient, or grad mode is off
-  kAsked,  // those whose operands require a gradient when they run
-  kAll,    // any, as far as the run knows
+  kNone,     // none: nothing that the run reads requires a gradient, or grad mode is off
+  kPerStep,  // those whose operands require a gradient when they run
+  kAll,      // any, as far as the run knows
 };
 
 class AutogradSwitch;
-class FrameRecordings;
+class FrameCaptures;
 class Plan;
 struct ArenaLayout;
-struct RecordingRun;
+struct CaptureRun;
 struct StepState;
 
 // The index of a value in a frame.
@@ -83,9 +83,9 @@ class Frame {
   bool ran_nodes_of_group = false;
   bool waits_for_kernels = false;
 
-  // ---- recordings (plan/recorded/)
-  const RecordingRun* recording = nullptr;      // while the run is recorded
-  std::shared_ptr<FrameRecordings> recordings;  // null until a recorded node first runs
+  // ---- captures (plan/captured/)
+  const CaptureRun* capture = nullptr;      // while the run is captured
+  std::shared_ptr<FrameCaptures> captures;  // null until a captured node first runs
 
   // Takes the newest layout of the arena. Called between runs.
   void update_layout();

@@ -32,13 +32,13 @@ std::string describe_step(const std::string& name, const std::vector<Operand>& o
 }
 
 Plan::Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
-           std::vector<Register> inputs, size_t registers, bool asks_gradients, Prepared prepared)
+           std::vector<Register> inputs, size_t registers, bool checks_each_step, Prepared prepared)
     : graph_(std::move(graph)),
       steps_(std::move(steps)),
       constants_(std::move(constants)),
       inputs_(std::move(inputs)),
       registers_(registers),
-      asks_gradients_(asks_gradients),
+      checks_each_step_(checks_each_step),
       memory_(std::move(prepared.lifetimes)),
       prepared_(std::move(prepared)),
       refusals_(prepared_.kernels.size()),

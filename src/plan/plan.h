@@ -83,11 +83,11 @@ class Plan {
     std::vector<SlotOwner> slots;                               // by slot
     std::vector<KernelNodes> kernels;                           // by the index of its state in a frame
     std::vector<std::pair<const Node*, NotPrepared>> ordinary;  // operators on tensors that are not prepared
-    bool has_recordings;                                        // the plan has recorded nodes
+    bool has_captures;                                          // the plan has captured nodes
   };
 
   Plan(std::shared_ptr<const Graph> graph, std::vector<PlannedStep> steps, std::vector<c10::IValue> constants,
-       std::vector<Register> inputs, size_t registers, bool asks_gradients, Prepared prepared = {});
+       std::vector<Register> inputs, size_t registers, bool checks_each_step, Prepared prepared = {});
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -99,7 +99,7 @@ class Plan {
   size_t register_count() const { return registers_; }
   // Returns whether steps must ask their operands for gradients, because some may require one although no input and no
   // constant does (`requires_grad_`). Such a plan has no slots: autograd may keep any operand.
-  bool asks_gradients() const { return asks_gradients_; }
+  bool checks_each_step() const { return checks_each_step_; }
   // Returns whether a constant tensor requires a gradient now. Its owner may change that between two runs.
   bool constants_require_grad() const {
     return std::ranges::any_of(constant_tensors_, [](const at::Tensor& tensor) { return tensor.requires_grad(); });
@@ -113,8 +113,8 @@ class Plan {
   RefusalCounts& refusals() const { return refusals_; }
 
   const std::vector<at::Tensor>& constant_tensors() const { return constant_tensors_; }  // those in lists and tuples, too
-  // Returns whether a step may use kernels, or replay recordings.
-  bool has_prepared_steps() const { return state_count() != 0 || prepared_.has_recordings; }
+  // Returns whether a step may use kernels, or replay captures.
+  bool has_prepared_steps() const { return state_count() != 0 || prepared_.has_captures; }
 
   // Differs from the id of every other plan of the process.
   uint64_t id() const { return id_; }
@@ -154,7 +154,7 @@ class Plan {
   std::vector<at::Tensor> constant_tensors_;  // including those in lists and tuples
   std::vector<Register> inputs_;
   size_t registers_;
-  bool asks_gradients_;
+  bool checks_each_step_;
   mutable MemoryPlan memory_;
   const Prepared prepared_;
   mutable RefusalCounts refusals_;

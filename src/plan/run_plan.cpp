@@ -16,9 +16,9 @@
 namespace sconce {
 namespace {
 
-struct NoRecording {
+struct NotObserved {
   struct Slice {
-    Slice(NoRecording& /*run*/, size_t /*position*/) {}
+    Slice(NotObserved& /*run*/, size_t /*position*/) {}
     void finish(const Step& /*step*/, const Frame& /*frame*/) {}
   };
 };
@@ -38,15 +38,15 @@ struct WatchedRun {
   ShellCheck& check;
 };
 
-// `Recording::Slice` exists while a step runs.
-template <class Recording>
-void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Recording& recording) {
+// `Observer::Slice` exists while a step runs.
+template <class Observer>
+void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Observer& observer) {
   const auto steps = plan.steps();
   while (frame.next_step < steps.size()) {
     const size_t position = frame.next_step++;
     const Step& step = *steps[position].step;
     autograd.skip(skips_autograd(frame, step));
-    typename Recording::Slice slice(recording, position);
+    typename Observer::Slice slice(observer, position);
     step.run(frame);
     slice.finish(step, frame);
   }
@@ -75,13 +75,13 @@ void run_steps(const Plan& plan, Frame& frame) {
     plan.refusals().note_run(frame.autograd_use == AutogradUse::kAll ? NotPrepared::kGradients : NotPrepared::kObserved);
   }
   if (StepTimer::is_active()) [[unlikely]] {
-    TimedRun recording(plan);
-    run_each_step(plan, frame, autograd, recording);
+    TimedRun timed(plan);
+    run_each_step(plan, frame, autograd, timed);
   } else if (frame.shell_check() != nullptr) [[unlikely]] {
     WatchedRun watched{*frame.shell_check()};
     run_each_step(plan, frame, autograd, watched);
   } else {
-    NoRecording none;
+    NotObserved none;
     run_each_step(plan, frame, autograd, none);
   }
 }

@@ -50,7 +50,7 @@ class Step {
 // Returns whether the step runs below the dispatcher's autograd layers in this run.
 inline bool skips_autograd(const Frame& frame, const Step& step) {
   return step.may_skip_autograd() && (frame.autograd_use == AutogradUse::kNone ||
-                                      (frame.autograd_use == AutogradUse::kAsked && !step.reads_gradients(frame)));
+                                      (frame.autograd_use == AutogradUse::kPerStep && !step.reads_gradients(frame)));
 }
 
 // Returns whether autograd may record what is computed of the value now: it requires a gradient, or has a tangent.

@@ -122,7 +122,7 @@ bool hand_back(c10::ivalue::Object& object, std::unordered_set<c10::ivalue::Obje
 
 }  // namespace
 
-bool hand_back_values(c10::ivalue::Object& module) {
+bool replace_traced_values(c10::ivalue::Object& module) {
   std::unordered_set<c10::ivalue::Object*> seen;
   return hand_back(module, seen);
 }

@@ -35,7 +35,7 @@ class ModuleState {
 
 // Replaces traced tensors and sizes in module attributes, also in lists and dicts, by their concrete values.
 // Returns whether there were any.
-bool hand_back_values(c10::ivalue::Object& module);
+bool replace_traced_values(c10::ivalue::Object& module);
 
 // Calls `visit` for each tensor in a value: the value itself, or those in lists, tuples and dicts. Returns the value with
 // what `visit` returned in their places. Other values stay, and so do objects with all that they hold.

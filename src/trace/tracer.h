@@ -64,7 +64,7 @@ class Tracer {
   void hand_back_gradient_edges();
   // Returns results of the trace as tensors of the caller's, with the history that autograd recorded for them: arguments
   // themselves, where they are some, and views of what they are views of in the trace.
-  std::vector<at::Tensor> handed_out(const std::vector<at::Tensor>& results) const;
+  std::vector<at::Tensor> as_callers_tensors(const std::vector<at::Tensor>& results) const;
   // Returns a tensor that stands for a value of the graph and computes with `real`, which requires no gradient.
   at::Tensor wrap(at::Tensor real, Value* value, TraceTensor::Memory memory = TraceTensor::Memory::kHidden) const;
 

@@ -159,11 +159,11 @@ class Tracer::HandedOut {
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;
 };
 
-std::vector<at::Tensor> Tracer::handed_out(const std::vector<at::Tensor>& results) const {
-  HandedOut handed_out(arguments_);
+std::vector<at::Tensor> Tracer::as_callers_tensors(const std::vector<at::Tensor>& results) const {
+  HandedOut as_callers_tensors(arguments_);
   std::vector<at::Tensor> outside;
   for (const at::Tensor& result : results) {
-    outside.push_back(result.defined() ? handed_out.of(result) : result);
+    outside.push_back(result.defined() ? as_callers_tensors.of(result) : result);
   }
   return outside;
 }

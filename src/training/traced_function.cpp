@@ -1,4 +1,4 @@
-#include "executor/plan_table.h"
+#include "executor/recording_cache.h"
 #include "trace/trace_key.h"
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
@@ -31,7 +31,7 @@ class TracedFunction::Impl {
       return function_(std::move(arguments));
     }
     const TraceKey kind = kind_of(arguments);
-    const PlanKey key(bytes_of(kind));
+    const RecordingKey key(bytes_of(kind));
     const auto found = std::static_pointer_cast<Trace>(table_.find(key, holds).plan);
     if (found != nullptr && found->executor != nullptr) {
       table_.count_run(*found);
@@ -66,7 +66,7 @@ class TracedFunction::Impl {
   void wait_for_compiles() const { table_.wait_for_compiles(); }
 
  private:
-  struct Trace final : PlanEntry {
+  struct Trace final : Recording {
     std::string arguments;
     std::unique_ptr<GraphExecutor> executor;  // null if the trace was refused
     Tensors captured;
@@ -89,7 +89,7 @@ class TracedFunction::Impl {
     return key;
   }
 
-  static bool holds(PlanEntry& recorded) {
+  static bool holds(Recording& recorded) {
     const auto& trace = static_cast<const Trace&>(recorded);
     return trace_key(trace.captured) == trace.captured_key;
   }
@@ -112,7 +112,7 @@ class TracedFunction::Impl {
   }
 
   // Runs the function as it is. Refuses calls of the kind if it writes an argument.
-  Tensors run_through_views(const PlanKey& key, const Tensors& arguments) {
+  Tensors run_through_views(const RecordingKey& key, const Tensors& arguments) {
     std::vector<uint32_t> versions;
     for (const at::Tensor& argument : arguments) {
       versions.push_back(argument.defined() && !argument.is_inference() ? argument._version() : 0);
@@ -136,7 +136,7 @@ class TracedFunction::Impl {
   }
 
   // Runs the function on tensors that stand for the arguments.
-  Tensors record(const PlanKey& key, const Tensors& arguments) {
+  Tensors record(const RecordingKey& key, const Tensors& arguments) {
     Tracer tracer;
     Tensors traced;
     for (const at::Tensor& argument : arguments) {
@@ -165,7 +165,7 @@ class TracedFunction::Impl {
       trace->executor = std::make_unique<GraphExecutor>(tracer.finish(), "traced function", options_);
     }
     table_.insert(key, trace, holds);
-    return tracer.handed_out(results);
+    return tracer.as_callers_tensors(results);
   }
 
   // Refuses the trace if autograd did what no plan repeats.
@@ -191,7 +191,7 @@ class TracedFunction::Impl {
 
   const Function function_;
   const Options options_;
-  PlanTable table_;
+  RecordingCache table_;
 };
 
 TracedFunction::TracedFunction(Function function, const Options& options)

@@ -11,11 +11,11 @@ namespace {
 using testing::find_node;
 using testing::graph_of;
 
-const c10::Device kRecorded(c10::kCUDA, 0);
+const c10::Device kCaptured(c10::kCUDA, 0);
 
 StepTraits traits_in(const std::string& parameters, const std::string& node, const char* kind) {
   const auto graph = graph_of("graph(" + parameters + "):\n" + node + "\n  return (%y)\n");
-  return traits_of(*find_node(*graph, kind), kRecorded);
+  return traits_of(*find_node(*graph, kind), kCaptured);
 }
 
 TEST(StepTraits, OfPlainOperatorsAreNone) {
@@ -30,7 +30,7 @@ TEST(StepTraits, KnowWritesAndRandomNumbers) {
   const StepTraits dropout = traits_in("%x : Float(2, device=cuda:0), %p : float, %t : bool",
                                        "  %y : Float(2, device=cuda:0) = aten::dropout(%x, %p, %t)", "aten::dropout");
   EXPECT_TRUE(dropout.random);
-  EXPECT_FALSE(dropout.not_recordable) << "generators advance when a recording is replayed";
+  EXPECT_FALSE(dropout.not_recordable) << "generators advance when a capture is replayed";
 }
 
 TEST(StepTraits, KnowWhatReadsElementsOnTheHost) {
@@ -50,7 +50,7 @@ TEST(StepTraits, KnowWhatReadsElementsOnTheHost) {
   }
 }
 
-TEST(StepTraits, NameWhatNoRecordingCanHold) {
+TEST(StepTraits, NameWhatNoCaptureCanHold) {
   EXPECT_EQ(traits_in("%x : Tensor", "  %y : Tensor = aten::nonzero(%x)", "aten::nonzero").not_recordable,
             NotRecordable::kSizesByElements);
   EXPECT_EQ(traits_in("%x : Tensor", "  %y : Tensor = aten::t_(%x)", "aten::t_").not_recordable,
@@ -61,10 +61,10 @@ TEST(StepTraits, NameWhatNoRecordingCanHold) {
                       "  %y : Tensor = prim::If(%c)\n    block0():\n      -> (%x)\n    block1():\n      -> (%x)", "prim::If")
                 .not_recordable,
             std::nullopt)
-      << "the host decides while it records";
+      << "the host decides while it captures";
 }
 
-TEST(StepTraits, ARecordingHasOneDevice) {
+TEST(StepTraits, ACaptureHasOneDevice) {
   const auto why = [](const char* left, const char* right, const char* result, const char* op) {
     return traits_in(std::string("%a : ") + left + ", %b : " + right,
                      std::string("  %y : ") + result + " = aten::" + op + "(%a, %b)", (std::string("aten::") + op).c_str())
@@ -123,7 +123,7 @@ TEST(StepTraits, DifferentiableSubgraphsRunPlansOfTheirOwn) {
       "      %r : Float(2, device=cuda:0) = aten::relu(%a)\n"
       "      -> (%r)\n"
       "  return (%y)\n");
-  EXPECT_EQ(traits_of(*find_node(*graph, "sconce::differentiable"), kRecorded).not_recordable, NotRecordable::kRunsCode);
+  EXPECT_EQ(traits_of(*find_node(*graph, "sconce::differentiable"), kCaptured).not_recordable, NotRecordable::kRunsCode);
 }
 
 TEST(StepTraits, KnowWhatIsMarkedAsUnfit) {

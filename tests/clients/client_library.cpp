@@ -23,7 +23,7 @@ at::Tensor count_call(const at::Tensor& x) {
   return x * 1;
 }
 
-// Its backward only computes: a TrainStep records the operators of a backward in C++ (docs/capture.md).
+// Its backward only computes: a TrainStep records the operators of a backward in C++ (docs/recording.md).
 struct OwnGradient : torch::autograd::Function<OwnGradient> {
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;

@@ -146,40 +146,40 @@ TEST_F(CudaRuntimeTest, MeasuresAndOrdersByEvents) {
   EXPECT_EQ(sum(), 11);
 }
 
-TEST_F(CudaRuntimeTest, RecordsAndReplays) {
+TEST_F(CudaRuntimeTest, CapturesAndReplays) {
   const c10::Stream before = runtime_->current_stream(0);
-  const auto pool = runtime_->make_recording_pool(0);
-  auto recording = record(*runtime_, *stream_, pool, [&] {
+  const auto pool = runtime_->make_capture_pool(0);
+  auto capture = capture_work(*runtime_, *stream_, pool, [&] {
     EXPECT_EQ(runtime_->current_stream(0), *stream_);
     add(1);
     add(10);
   });
-  ASSERT_TRUE(recording) << recording.refusal().reason;
+  ASSERT_TRUE(capture) << capture.refusal().reason;
   EXPECT_EQ(runtime_->current_stream(0), before);
-  EXPECT_EQ(sum(), 0) << "recording runs nothing";
-  EXPECT_EQ((*recording)->nodes(), 2U);
-  (*recording)->replay(before);
-  (*recording)->replay(*stream_);
+  EXPECT_EQ(sum(), 0) << "capture runs nothing";
+  EXPECT_EQ((*capture)->nodes(), 2U);
+  (*capture)->replay(before);
+  (*capture)->replay(*stream_);
   EXPECT_EQ(sum(), 22);
 }
 
-TEST_F(CudaRuntimeTest, AllocatesFromThePoolOnTheRecordedStreamOnly) {
-  const auto pool = runtime_->make_recording_pool(0);
+TEST_F(CudaRuntimeTest, AllocatesFromThePoolOnTheCapturedStreamOnly) {
+  const auto pool = runtime_->make_capture_pool(0);
   const c10::Stream other = runtime_->side_stream(0);
-  auto recording = record(*runtime_, *stream_, pool, [&] {
+  auto capture = capture_work(*runtime_, *stream_, pool, [&] {
     EXPECT_TRUE(bridge_->pool_serving(bridge_->handle(*stream_)));
     EXPECT_FALSE(bridge_->pool_serving(bridge_->handle(other)));
     EXPECT_FALSE(bridge_->pool_serving(nullptr));
   });
-  ASSERT_TRUE(recording);
+  ASSERT_TRUE(capture);
   EXPECT_FALSE(bridge_->pool_serving(bridge_->handle(*stream_)));
-  EXPECT_THAT(bridge_->leaks(), HasSubstr("1 pools with shares")) << "the recording's memory is kept for its replays";
+  EXPECT_THAT(bridge_->leaks(), HasSubstr("1 pools with shares")) << "the capture's memory is kept for its replays";
 }
 
-TEST_F(CudaRuntimeTest, SharesAPoolBetweenRecordings) {
-  const auto pool = runtime_->make_recording_pool(0);
-  auto first = record(*runtime_, *stream_, pool, [&] { add(1); });
-  auto second = record(*runtime_, *stream_, pool, [&] { add(10); });
+TEST_F(CudaRuntimeTest, SharesAPoolBetweenCaptures) {
+  const auto pool = runtime_->make_capture_pool(0);
+  auto first = capture_work(*runtime_, *stream_, pool, [&] { add(1); });
+  auto second = capture_work(*runtime_, *stream_, pool, [&] { add(10); });
   ASSERT_TRUE(first && second);
   *first = nullptr;
   EXPECT_THAT(bridge_->leaks(), HasSubstr("1 pools with shares"));
@@ -187,29 +187,29 @@ TEST_F(CudaRuntimeTest, SharesAPoolBetweenRecordings) {
   EXPECT_EQ(sum(), 10);
 }
 
-TEST_F(CudaRuntimeTest, RefusesToRecordTheDefaultStream) {
-  const auto recording = record(*runtime_, runtime_->current_stream(0), runtime_->make_recording_pool(0), [] {});
-  ASSERT_FALSE(recording);
-  EXPECT_THAT(recording.refusal().reason, HasSubstr("default stream"));
+TEST_F(CudaRuntimeTest, RefusesToCaptureTheDefaultStream) {
+  const auto capture = capture_work(*runtime_, runtime_->current_stream(0), runtime_->make_capture_pool(0), [] {});
+  ASSERT_FALSE(capture);
+  EXPECT_THAT(capture.refusal().reason, HasSubstr("default stream"));
 }
 
 TEST_F(CudaRuntimeTest, RefusesWorkThatThrowsAndSaysWhatItThrew) {
-  const auto recording = record(*runtime_, *stream_, runtime_->make_recording_pool(0), [&] {
+  const auto capture = capture_work(*runtime_, *stream_, runtime_->make_capture_pool(0), [&] {
     add(1);
     TORCH_CHECK(false, "random numbers are drawn");
   });
-  ASSERT_FALSE(recording);
-  EXPECT_THAT(recording.refusal().reason, HasSubstr("random numbers are drawn"));
+  ASSERT_FALSE(capture);
+  EXPECT_THAT(capture.refusal().reason, HasSubstr("random numbers are drawn"));
   EXPECT_EQ(bridge_->leaks(), "");
   add(5, *stream_);
   EXPECT_EQ(sum(), 5) << "the stream runs again";
 }
 
 TEST_F(CudaRuntimeTest, RefusesWorkThatSynchronizes) {
-  const auto recording =
-      record(*runtime_, *stream_, runtime_->make_recording_pool(0), [&] { EXPECT_ANY_THROW(runtime_->synchronize(0)); });
-  ASSERT_FALSE(recording);
-  EXPECT_THAT(recording.refusal().reason, HasSubstr("cannot be recorded as a CUDA graph"));
+  const auto capture =
+      capture_work(*runtime_, *stream_, runtime_->make_capture_pool(0), [&] { EXPECT_ANY_THROW(runtime_->synchronize(0)); });
+  ASSERT_FALSE(capture);
+  EXPECT_THAT(capture.refusal().reason, HasSubstr("cannot be captured as a CUDA graph"));
   EXPECT_EQ(bridge_->leaks(), "");
 }
 
@@ -220,9 +220,9 @@ TEST_F(CudaRuntimeTest, LeavesEverythingAsItWasWhicheverCallFails) {
     const size_t calls_before = driver_->calls().size();
     driver_->fail_call(n, CUDA_ERROR_UNKNOWN);
     {
-      auto recording = record(*runtime_, *stream_, runtime_->make_recording_pool(0), [&] { add(1); });
-      if (recording) {
-        error_of([&] { (*recording)->replay(*stream_); });
+      auto capture = capture_work(*runtime_, *stream_, runtime_->make_capture_pool(0), [&] { add(1); });
+      if (capture) {
+        error_of([&] { (*capture)->replay(*stream_); });
       }
     }
     const size_t calls = driver_->calls().size() - calls_before;
@@ -234,7 +234,7 @@ TEST_F(CudaRuntimeTest, LeavesEverythingAsItWasWhicheverCallFails) {
     EXPECT_EQ(runtime_->current_stream(0).id(), 0) << "after call " << n;
 
     sum_ = 0;
-    auto again = record(*runtime_, *stream_, runtime_->make_recording_pool(0), [&] { add(2); });
+    auto again = capture_work(*runtime_, *stream_, runtime_->make_capture_pool(0), [&] { add(2); });
     ASSERT_TRUE(again) << again.refusal().reason;
     (*again)->replay(*stream_);
     EXPECT_EQ(sum(), 2);
@@ -245,7 +245,7 @@ TEST_F(CudaRuntimeTest, LeavesEverythingAsItWasWhicheverCallFails) {
   }
 }
 
-TEST_F(CudaRuntimeTest, RecordsInManyThreadsAtOnce) {
+TEST_F(CudaRuntimeTest, CapturesInManyThreadsAtOnce) {
   std::atomic<int> total{0};
   driver_->define_kernel("count", {}, [&total](const LaunchDimensions&, void* const*) { ++total; });
   const DeviceKernel* count = *module_->kernel("count");
@@ -253,10 +253,10 @@ TEST_F(CudaRuntimeTest, RecordsInManyThreadsAtOnce) {
   for (size_t i = 0; i < kSideStreams; ++i) {
     threads.emplace_back([&, stream = runtime_->side_stream(0)] {
       for (int round = 0; round < 50; ++round) {
-        auto recording = record(*runtime_, stream, runtime_->make_recording_pool(0),
-                                [&] { runtime_->launch(*count, {}, runtime_->current_stream(0), {}); });
-        ASSERT_TRUE(recording) << recording.refusal().reason;
-        (*recording)->replay(stream);
+        auto capture = capture_work(*runtime_, stream, runtime_->make_capture_pool(0),
+                                    [&] { runtime_->launch(*count, {}, runtime_->current_stream(0), {}); });
+        ASSERT_TRUE(capture) << capture.refusal().reason;
+        (*capture)->replay(stream);
       }
     });
   }

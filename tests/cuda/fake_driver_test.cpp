@@ -86,8 +86,8 @@ TEST_F(FakeDriverTest, OrdersStreamsByEvents) {
   EXPECT_TRUE(*driver_.query_event(event));
 }
 
-// A wait is for the record before it: not for later work, and not for a later record on another stream.
-TEST_F(FakeDriverTest, WaitsForTheRecordAtTheTimeOfTheCall) {
+// A wait is for the capture before it: not for later work, and not for a later capture on another stream.
+TEST_F(FakeDriverTest, WaitsForTheCaptureAtTheTimeOfTheCall) {
   CUevent event = nullptr;
   CUstream third = nullptr;
   succeed(driver_.create_event(0, &event));
@@ -197,7 +197,7 @@ TEST_F(FakeDriverTest, AllowsAllocationsInRelaxedMode) {
   succeed(driver_.end_capture(stream_, &graph));
 }
 
-TEST_F(FakeDriverTest, NotesWorkThatEscapesARecording) {
+TEST_F(FakeDriverTest, NotesWorkThatEscapesACapture) {
   succeed(driver_.begin_capture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   succeed(driver_.launch_kernel(function_, {}, other_, nullptr));
   EXPECT_THAT(driver_.misuse(), ElementsAre(HasSubstr("not captured")));

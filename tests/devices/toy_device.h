@@ -33,7 +33,7 @@ class ToyRuntime final : public DeviceRuntime {
   explicit ToyRuntime(bool has_kernels) : has_kernels_(has_kernels) {}
   c10::DeviceType type() const override { return kToy.type(); }
   int device_count() const override { return 1; }
-  std::shared_ptr<const NestBackend> make_nests(c10::DeviceIndex device, bool is_blocking) override;
+  std::shared_ptr<const KernelBackend> make_nests(c10::DeviceIndex device, bool is_blocking) override;
 
   size_t kernels_run() const { return kernels_run_; }
 

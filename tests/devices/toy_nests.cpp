@@ -2,7 +2,7 @@
 #include "tests/devices/toy_device.h"
 #include "tests/fusion/kernel_interpreter.h"
 
-#include "fusion/program/nest_backend.h"
+#include "fusion/program/kernel_backend.h"
 
 #include <utility>
 #include <vector>
@@ -56,7 +56,7 @@ class ToyNest final : public NestCode {
   Iteration iteration_;
 };
 
-class ToyNests final : public NestBackend {
+class ToyNests final : public KernelBackend {
  public:
   explicit ToyNests(std::atomic<size_t>& runs) : runs_(runs) {}
   c10::Device device() const override { return kToy; }
@@ -78,7 +78,7 @@ class ToyNests final : public NestBackend {
 
 }  // namespace
 
-std::shared_ptr<const NestBackend> ToyRuntime::make_nests(c10::DeviceIndex /*device*/, bool /*is_blocking*/) {
+std::shared_ptr<const KernelBackend> ToyRuntime::make_nests(c10::DeviceIndex /*device*/, bool /*is_blocking*/) {
   return has_kernels_ ? std::make_shared<ToyNests>(kernels_run_) : nullptr;
 }
 

@@ -179,7 +179,7 @@ TEST(PackedWrites, ChecksumsSeeEachBit) {
 TEST(PackedWrites, AMarkTellsTraining) {
   const at::Tensor weight = at::randn({3}).requires_grad_();
   const c10::TensorImpl& impl = *weight.unsafeGetTensorImpl();
-  const TrainingMark before(impl);
+  const AccumulatorStamp before(impl);
   EXPECT_TRUE(before.is_still(impl));
   {
     const at::NoGradGuard no_grad;
@@ -189,16 +189,16 @@ TEST(PackedWrites, AMarkTellsTraining) {
   {
     const at::Tensor recorded = weight.mul(2).sum();
     EXPECT_FALSE(before.is_still(impl));
-    EXPECT_FALSE(TrainingMark(impl).is_still(impl));  // backward may come
+    EXPECT_FALSE(AccumulatorStamp(impl).is_still(impl));  // backward may come
   }
-  const TrainingMark between(impl);
+  const AccumulatorStamp between(impl);
   EXPECT_TRUE(between.is_still(impl));
   weight.mul(2).sum().backward();
   EXPECT_FALSE(between.is_still(impl));
-  EXPECT_FALSE(TrainingMark(impl).is_still(impl));  // an optimizer's step may come
+  EXPECT_FALSE(AccumulatorStamp(impl).is_still(impl));  // an optimizer's step may come
   weight.mutable_grad().reset();
   EXPECT_FALSE(between.is_still(impl));
-  EXPECT_TRUE(TrainingMark(impl).is_still(impl));
+  EXPECT_TRUE(AccumulatorStamp(impl).is_still(impl));
 }
 
 // ---- random modules, and random writes between calls

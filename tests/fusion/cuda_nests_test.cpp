@@ -163,7 +163,7 @@ TEST_F(CudaNests, LoadNeighborsOneByOneIfTheyAreNotAligned) {
   EXPECT_EQ(launched(), 2U);
 }
 
-TEST_F(CudaNests, RunInRecordings) {
+TEST_F(CudaNests, RunInCaptures) {
   const auto plan = plan_with_kernels(kSoftmax, kernels());
   std::vector<c10::IValue> operands = {at::randn({4, 8}), at::randn({8})};
   const std::vector<c10::IValue> copies = on_device(gpu_, operands);
@@ -171,12 +171,12 @@ TEST_F(CudaNests, RunInRecordings) {
   const size_t launched_before = launched();
   std::vector<at::Tensor> found;
   DeviceRuntime& runtime = gpu_.runtime();
-  const auto recording = record(runtime, runtime.side_stream(0), runtime.make_recording_pool(0), [&] {
+  const auto capture = capture_work(runtime, runtime.side_stream(0), runtime.make_capture_pool(0), [&] {
                            found = results_of(*plan, copies).first;
-                         }).value_or_throw("the plan cannot be recorded");
+                         }).value_or_throw("the plan cannot be captured");
   EXPECT_EQ(launched(), launched_before + 1);
   for (int call = 0; call < 3; ++call) {
-    recording->replay(runtime.current_stream(0));
+    capture->replay(runtime.current_stream(0));
     ASSERT_NO_FATAL_FAILURE(expect_equal(gpu_, found, eager_results(kSoftmax, operands), kSoftmax));
     operands = {at::randn({4, 8}), at::randn({8})};
     for (size_t i = 0; i < operands.size(); ++i) {

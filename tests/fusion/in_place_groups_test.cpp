@@ -351,13 +351,13 @@ TEST(InPlaceGroups, MindAutograd) {
   CountedKernels kernels(kernel_lanes());
   const auto plan = plan_with_kernels(kUpdate, kernels);
   torch::jit::Stack stack = leaf();
-  EXPECT_THROW(run_plan(*plan, stack, AutogradUse::kAsked), c10::Error);
+  EXPECT_THROW(run_plan(*plan, stack, AutogradUse::kPerStep), c10::Error);
   // Backward of the square needs what the update overwrites.
   at::Tensor x = at::ones({8}).requires_grad_();
   at::Tensor p = x * 2;
   const at::Tensor square = p * p;
   torch::jit::Stack again = {p.detach(), at::ones({8}), 0.5};
-  run_plan(*plan, again, AutogradUse::kAsked);
+  run_plan(*plan, again, AutogradUse::kPerStep);
   EXPECT_EQ(kernels.counts().runs, 1u);
   EXPECT_THROW(square.sum().backward(), c10::Error);
 }

@@ -70,7 +70,7 @@ class GpuGridTest : public GpuTest {
   }
 
   std::unique_ptr<DeviceKernelCache> kernels_;
-  std::unique_ptr<NestBackend> backend_;
+  std::unique_ptr<KernelBackend> backend_;
 };
 
 TEST_F(GpuGridTest, ReducesRowsAndColumns) {

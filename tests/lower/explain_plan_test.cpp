@@ -133,11 +133,11 @@ TEST(ExplainPlan, TellsWhichRunsHadOrdinaryStepsOnly) {
   %z : Tensor = aten::requires_grad_(%x, %flag)
   return (%y, %z)
 )");
-  ASSERT_TRUE(may_record->asks_gradients());
-  call_plan(*may_record, {at::randn({3}), false}, AutogradUse::kAsked);
+  ASSERT_TRUE(may_record->checks_each_step());
+  call_plan(*may_record, {at::randn({3}), false}, AutogradUse::kPerStep);
   EXPECT_EQ(times_of(*may_record).count({"aten::tanh", NotPrepared::kRequiresGrad}), 0U);
   const at::AutoGradMode records(true);
-  call_plan(*may_record, {at::randn({3}).requires_grad_(), false}, AutogradUse::kAsked);
+  call_plan(*may_record, {at::randn({3}).requires_grad_(), false}, AutogradUse::kPerStep);
   EXPECT_EQ(times_of(*may_record).count({"aten::tanh", NotPrepared::kRequiresGrad}), 1U);
 
   const auto ordinary = explainable_plan(kGelu, LoweringOptions{});

@@ -75,14 +75,14 @@ class AroundATable(nn.Module):
         x = torch.ones(3)
         self.scaled = torch.jit.trace(Scaled(), x)
         self.counted = torch.jit.trace(Counted(), x, check_trace=False)
-        self.handed_out = torch.jit.trace(HandedOut(), x)
+        self.as_callers_tensors = torch.jit.trace(HandedOut(), x)
 
     def forward(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
         before = self.scaled(x)
         counted = self.counted(x)
-        table, _ = self.handed_out(x)
+        table, _ = self.as_callers_tensors(x)
         table.mul_(2)
-        _, after = self.handed_out(x)
+        _, after = self.as_callers_tensors(x)
         return before, counted, self.scaled(x), after
 
 

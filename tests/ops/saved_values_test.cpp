@@ -222,7 +222,7 @@ TEST(SavedValues, ARuleReadsNoTensorThatLibTorchsFormulaDoesNotRead) {
 }
 
 // A rule reads the operand itself where LibTorch may have saved a copy: differentiable subgraphs do not take these operators
-// if the operand is written later (autodiff/select/kept_copies.h).
+// if the operand is written later (autodiff/select/operands_copied_by_autograd.h).
 TEST(SavedValues, LibTorchCopiesOperandsOfFiveOperatorsAlone) {
   std::set<std::string> copying;
   for (const GradientCase& each : testing::gradient_cases()) {

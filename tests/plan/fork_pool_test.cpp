@@ -78,10 +78,10 @@ TEST(ForkPool, AFutureOfSomebodyElseCanBeWaitedFor) {
   other.join();
 }
 
-TEST(Users, AreWaitedFor) {
+TEST(InFlightCount, AreWaitedFor) {
   std::atomic<bool> ended{false};
   {
-    Users users;
+    InFlightCount users;
     fork_int([&ended, token = users.use()] {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       ended = true;

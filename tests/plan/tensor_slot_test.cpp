@@ -109,7 +109,7 @@ TEST(Frames, HaveSlotsOfTheCpuAloneInTheirArena) {
 TEST(KnownOperands, MatchTensorsOfTheirDeviceOnly) {
   const CudaOnHost cuda;
   const at::Tensor tensor = cuda.tensor(at::ones({2, 3}), 0);
-  KnownOperand known;
+  OperandGuard known;
   known.shell = tensor;
   known.keys = tensor.key_set();
   known.has_index = true;

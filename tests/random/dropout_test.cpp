@@ -1,5 +1,5 @@
 // Dropout on the simulated GPU: the numbers, the results and the gradients of LibTorch's operators there.
-#include "tests/recording/module_on_both.h"
+#include "tests/cuda_graphs/module_on_both.h"
 #include "tests/support/graphs.h"
 
 #include <ATen/ATen.h>

@@ -1,6 +1,6 @@
 // Dropout in CUDA graphs: the kernel's numbers beside LibTorch's Philox engine, and the generator after replays beside eager
 // calls.
-#include "tests/recording/module_on_both.h"
+#include "tests/cuda_graphs/module_on_both.h"
 #include "tests/simulated_gpu/dropout.h"
 #include "tests/simulated_gpu/generator.h"
 #include "tests/support/graphs.h"

@@ -53,7 +53,7 @@ TORCH_FREE = (CODE_GENERATOR, "tools/sconce/ui")
 # The rooms of a folder: each includes those before it. "" stands for the folder's own files.
 ROOMS = {
     "fusion": ("program", "group", "cpu", "cuda", ""),
-    "plan": ("device", "", "autograd", "steps", "prepared", "recorded", "timeline"),
+    "plan": ("device", "", "autograd", "steps", "prepared", "captured", "timeline"),
 }
 # A run that somebody times tells the timer of its steps.
 AGAINST_ROOMS = {("src/plan/run_plan.cpp", "plan/timeline/step_timer.h")}

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # file -> why it names operators
 REWRITES = {
     "src/analysis/effects.cpp": "asks for prim::Print, which no recorder sees",
-    "src/autodiff/select/kept_copies.cpp": "lists operators that copy operands before the part that autograd records",
+    "src/autodiff/select/operands_copied_by_autograd.cpp": "lists operators that copy operands before the part that autograd records",
     "src/autodiff/joint/build_nodes.cpp": "inserts the nodes of differentiation that read sizes",
     "src/autodiff/joint/joint_graph_builder_blocks.cpp": "inserts the loops and branches of backward",
     "src/autodiff/joint/joint_graph_builder_dependences.cpp": "inserts tests of whether loops run",
@@ -65,7 +65,7 @@ REWRITES = {
     "src/passes/required/remove_expands.cpp": "removes aten::expand",
     "src/passes/required/specialize_autograd_zero.cpp": "replaces prim::AutogradAdd",
     "src/passes/simplify/peephole.cpp": "small rewrites of the operators that it names",
-    "src/plan/steps/open_sizes.cpp": "takes aten::matmul apart where LibTorch's function reads open sizes",
+    "src/plan/steps/symbolic_sizes.cpp": "takes aten::matmul apart where LibTorch's function reads open sizes",
     "src/kernels/attention.cpp": "the table of prepared operators: attention",
     "src/kernels/batch_norms.cpp": "the table of prepared operators: batch norms and their gradients",
     "src/kernels/convolution_gradients.cpp": "the table of prepared operators: gradients of convolutions",

@@ -39,7 +39,7 @@ InputAssumptions facts_of_call(Graph& graph, const std::vector<c10::IValue>& arg
   const ArgumentSpecCreator creator(graph);
   ArgumentSpec spec;
   creator.create(arguments, spec);
-  InputAssumptions given = facts_of_spec(graph, creator, spec.words(), creator.open_sizes(arguments));
+  InputAssumptions given = facts_of_spec(graph, creator, spec.words(), creator.symbolic_sizes(arguments));
   if (sizes == Sizes::kNumbers) {
     for (Value* input : graph.inputs()) {
       replace_symbols(*input, given);

@@ -1,6 +1,6 @@
 #include "tools/gpu_check/checks.h"
 
-#include "cuda/recording.h"
+#include "cuda/stream_capture.h"
 
 #include <cmath>
 #include <limits>
@@ -99,7 +99,7 @@ json check_recording(Gpu& gpu) {
   std::unique_ptr<cuda::ExecutableGraph> graph;
   axpy.fill();
   {
-    const auto recording = value_of(cuda::StreamRecording::begin(gpu.driver(), gpu.stream()));
+    const auto recording = value_of(cuda::StreamCapture::begin(gpu.driver(), gpu.stream()));
     axpy.launch(-3.0F, 16);
     axpy.launch(2.5F, 16);
     graph = value_of(recording->finish());
@@ -120,7 +120,7 @@ json check_failed_recording(Gpu& gpu) {
   Axpy axpy(gpu, 10'007);
   axpy.fill();
   {
-    const auto abandoned = value_of(cuda::StreamRecording::begin(gpu.driver(), gpu.stream()));
+    const auto abandoned = value_of(cuda::StreamCapture::begin(gpu.driver(), gpu.stream()));
     axpy.launch(1.0F, 16);
   }
   axpy.launch(1.5F, 16);
@@ -128,7 +128,7 @@ json check_failed_recording(Gpu& gpu) {
 
   std::string refusal;
   {
-    const auto spoiled = value_of(cuda::StreamRecording::begin(gpu.driver(), gpu.stream()));
+    const auto spoiled = value_of(cuda::StreamCapture::begin(gpu.driver(), gpu.stream()));
     require(!gpu.driver().synchronize_stream(gpu.stream()), "a recording stream can be waited for");
     const auto graph = spoiled->finish();
     require(!graph, "a spoiled recording gives a graph");
@@ -151,7 +151,7 @@ json measure_launches(Gpu& gpu) {
   };
   std::unique_ptr<cuda::ExecutableGraph> graph;
   {
-    const auto recording = value_of(cuda::StreamRecording::begin(gpu.driver(), gpu.stream()));
+    const auto recording = value_of(cuda::StreamCapture::begin(gpu.driver(), gpu.stream()));
     launch_all();
     graph = value_of(recording->finish());
   }

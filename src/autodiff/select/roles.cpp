@@ -4,7 +4,7 @@
 #include "analysis/memory/appended_lists.h"
 #include "analysis/memory/list_writes.h"
 #include "autodiff/rules/gradient_rule.h"
-#include "autodiff/select/kept_copies.h"
+#include "autodiff/select/operands_copied_by_autograd.h"
 #include "ir/constant_operands.h"
 #include "ir/memory_types.h"
 #include "load/compile_op_row.h"
@@ -235,7 +235,7 @@ bool is_auxiliary(const Node& node) {
 }
 
 Roles::Roles(const Graph& graph) {
-  KeptCopies copies(graph);
+  OperandsCopiedByAutograd copies(graph);
   for_each_node(graph.body(), [&](const Node* node) {
     if (node->opcode() == Opcode::kConstant || !node->blocks().empty()) {
       return;

@@ -46,11 +46,11 @@ bool is_list_of_integers(const c10::Type& type) {
 }
 
 // Collects sizes in the order in which SpecFacts makes symbols of them.
-void collect_open_sizes(const c10::IValue& value, std::vector<int64_t>& sizes) {
+void collect_symbolic_sizes(const c10::IValue& value, std::vector<int64_t>& sizes) {
   const auto collect_all = [&](const auto& elements, size_t count) {
     if (count <= spec_words::kMaxElements) {
       for (const auto& element : elements) {
-        collect_open_sizes(element, sizes);
+        collect_symbolic_sizes(element, sizes);
       }
     }
   };
@@ -66,8 +66,8 @@ void collect_open_sizes(const c10::IValue& value, std::vector<int64_t>& sizes) {
     collect_all(value.toListRef(), value.toListRef().size());
   } else if (value.isGenericDict() && value.toGenericDict().size() <= spec_words::kMaxElements) {
     for (const auto& entry : value.toGenericDict()) {
-      collect_open_sizes(entry.key(), sizes);
-      collect_open_sizes(entry.value(), sizes);
+      collect_symbolic_sizes(entry.key(), sizes);
+      collect_symbolic_sizes(entry.value(), sizes);
     }
   }
 }
@@ -182,20 +182,20 @@ std::vector<const c10::IValue*> ArgumentSpecCreator::find_all(const std::vector<
   return found;
 }
 
-std::vector<int64_t> ArgumentSpecCreator::open_sizes(std::span<const c10::IValue> arguments) const {
+std::vector<int64_t> ArgumentSpecCreator::symbolic_sizes(std::span<const c10::IValue> arguments) const {
   Slots slots;
   find_slots(arguments, slots);
   std::vector<int64_t> sizes;
   for (const AttributeRead& read : tensors_) {
     if (!read.is_parameter) {
-      collect_open_sizes(slots[read.object][read.slot], sizes);
+      collect_symbolic_sizes(slots[read.object][read.slot], sizes);
     }
   }
   for (const uint32_t argument : values_) {
-    collect_open_sizes(arguments[argument], sizes);
+    collect_symbolic_sizes(arguments[argument], sizes);
   }
   for (const c10::IValue* attribute : find_all(others_, slots)) {
-    collect_open_sizes(*attribute, sizes);
+    collect_symbolic_sizes(*attribute, sizes);
   }
   return sizes;
 }

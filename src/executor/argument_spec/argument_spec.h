@@ -93,7 +93,7 @@ class ArgumentSpecCreator {
 
   // Returns the sizes of a call that its words leave open, in the order of the words. As examples they help to derive facts
   // (facts_of_spec.h), and no fact depends on them.
-  std::vector<int64_t> open_sizes(std::span<const c10::IValue> arguments) const;
+  std::vector<int64_t> symbolic_sizes(std::span<const c10::IValue> arguments) const;
 
   // Returns the number of attributes that are read in each call, for tests and benchmarks.
   size_t attribute_count() const { return tensors_.size() + constants_.size() + others_.size(); }

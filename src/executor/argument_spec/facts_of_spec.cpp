@@ -16,8 +16,8 @@ using namespace spec_words;
 
 class SpecFacts {
  public:
-  SpecFacts(const ArgumentSpecCreator& creator, std::span<const uint64_t> words, std::span<const int64_t> open_sizes)
-      : reader_(words), open_sizes_(open_sizes) {
+  SpecFacts(const ArgumentSpecCreator& creator, std::span<const uint64_t> words, std::span<const int64_t> symbolic_sizes)
+      : reader_(words), symbolic_sizes_(symbolic_sizes) {
     given_.no_symbol_is_one = true;
     given_.grad_mode = kGradMode.of(words.front()) != 0;
     if (const uint64_t dtype = kAutocastDtype.of(words.front()); dtype != 0) {
@@ -134,7 +134,7 @@ class SpecFacts {
   Dim new_symbol() {
     const size_t made = given_.examples.size();
     const auto symbol = static_cast<int64_t>(made) + 1;
-    given_.examples[symbol] = made < open_sizes_.size() ? open_sizes_[made] : kExample;
+    given_.examples[symbol] = made < symbolic_sizes_.size() ? symbolic_sizes_[made] : kExample;
     return Dim::symbol(symbol);
   }
 
@@ -174,7 +174,7 @@ class SpecFacts {
   static constexpr int64_t kExample = 8;
 
   SpecReader reader_;
-  const std::span<const int64_t> open_sizes_;
+  const std::span<const int64_t> symbolic_sizes_;
   std::map<uint32_t, AbstractValue> arguments_;
   std::map<std::pair<uint32_t, uint32_t>, AbstractValue> attributes_;  // by object and slot
   std::map<Place, uint32_t> objects_;
@@ -182,8 +182,8 @@ class SpecFacts {
 };
 
 InputAssumptions facts_of_spec(Graph& graph, const ArgumentSpecCreator& creator, std::span<const uint64_t> words,
-                               std::span<const int64_t> open_sizes) {
-  return SpecFacts(creator, words, open_sizes).assume(graph);
+                               std::span<const int64_t> symbolic_sizes) {
+  return SpecFacts(creator, words, symbolic_sizes).assume(graph);
 }
 
 }  // namespace sconce

@@ -16,9 +16,9 @@ namespace sconce {
 //   sizes      symbols, but for those of parameters and sizes of 1
 //   exotic tensors, dicts, and numbers among the arguments   no facts
 //
-// `creator`: made the words. `graph`: that of the creator, before or after passes. `open_sizes`: of a call with these words,
-// as examples for the symbols; there may be none.
+// `creator`: made the words. `graph`: that of the creator, before or after passes. `symbolic_sizes`: of a call with these
+// words, as examples for the symbols; there may be none.
 InputAssumptions facts_of_spec(Graph& graph, const ArgumentSpecCreator& creator, std::span<const uint64_t> words,
-                               std::span<const int64_t> open_sizes = {});
+                               std::span<const int64_t> symbolic_sizes = {});
 
 }  // namespace sconce

@@ -13,13 +13,13 @@ namespace sconce {
 void OperatorGraph::run(torch::jit::Stack& stack) const {
   const std::string failure = "sconce cannot differentiate " + name_ + " twice";
   const Tracer* tracer = TracingScope::current();
-  const bool has_open_sizes = tracer != nullptr && tracer->symbols() > 0;
-  std::call_once(has_open_sizes ? is_lowered_open_ : is_lowered_, [&] {
-    std::unique_ptr<Plan>& plan = has_open_sizes ? plan_with_open_sizes_ : plan_;
-    plan = (has_open_sizes ? compile_with_open_sizes(graph_, nullptr) : lower(graph_)).value_or_throw(failure);
+  const bool has_symbolic_sizes = tracer != nullptr && tracer->symbols() > 0;
+  std::call_once(has_symbolic_sizes ? is_lowered_open_ : is_lowered_, [&] {
+    std::unique_ptr<Plan>& plan = has_symbolic_sizes ? symbolic_plan_ : plan_;
+    plan = (has_symbolic_sizes ? compile_symbolic(graph_, nullptr) : lower(graph_)).value_or_throw(failure);
     plan->set_name(name_);
   });
-  run_plan(has_open_sizes ? *plan_with_open_sizes_ : *plan_, stack, AutogradUse::kAll);
+  run_plan(has_symbolic_sizes ? *symbolic_plan_ : *plan_, stack, AutogradUse::kAll);
 }
 
 torch::jit::Stack symbols_of(const SizePattern& pattern, std::span<const at::Tensor> arguments) {

@@ -32,7 +32,7 @@ class OperatorGraph {
   mutable std::once_flag is_lowered_;
   mutable std::unique_ptr<Plan> plan_;
   mutable std::once_flag is_lowered_open_;
-  mutable std::unique_ptr<Plan> plan_with_open_sizes_;
+  mutable std::unique_ptr<Plan> symbolic_plan_;
 };
 
 // Returns the symbols of a call with these arguments, as c10::SymInt if a trace with symbolic sizes runs.

@@ -155,7 +155,7 @@ class FormPlans {
     if (found == state_->graphs.end()) {
       std::unique_ptr<Graph> graph = backward_of_form(*state_->backward, form.gradients);
       auto traced = graph != nullptr
-                        ? TracedGraph::make(std::move(graph), state_->name, state_->options, {.sizes = state_->sizes})
+                        ? CompiledTrace::make(std::move(graph), state_->name, state_->options, {.sizes = state_->sizes})
                         : nullptr;
       found = state_->graphs.insert(state_->graphs.end(), {form.gradients, std::move(traced)});
     }
@@ -168,7 +168,7 @@ class FormPlans {
  private:
   struct Known {
     std::vector<Definedness> gradients;
-    std::shared_ptr<TracedGraph> graph;  // null if the form has none
+    std::shared_ptr<CompiledTrace> graph;  // null if the form has none
   };
   struct State {
     std::unique_ptr<const Graph> backward;
@@ -256,7 +256,7 @@ void add_backward(PartRecording recording, DifferentiableGraphs graphs, const Tr
   BackwardPlan all_defined{{}, paths};
   FormPlans forms(backward->clone(), std::move(paths), name, call.options, after_gradients);
   if (recording.why_no_backward.empty()) {
-    part.backward = TracedGraph::make(std::move(backward), name, call.options, {.sizes = std::move(after_gradients)});
+    part.backward = CompiledTrace::make(std::move(backward), name, call.options, {.sizes = std::move(after_gradients)});
     all_defined.run = [graph = part.backward](torch::jit::Stack& stack) { graph->run(stack); };
   }
   function->why_no_backward = std::move(recording.why_no_backward);
@@ -312,8 +312,8 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recordin
   }
   note_reached_tensors(recording, call.symbols, sources, graphs.signature);
   const TraceSizes sizes = call.sizes != nullptr ? TraceSizes::of(*call.sizes) : TraceSizes();
-  part->forward = TracedGraph::make(without_detaches(*graphs.forward), call.name + " (recorded)", call.options,
-                                    {.sizes = sizes, .fresh_outputs = recording.results + recording.reads.size()});
+  part->forward = CompiledTrace::make(without_detaches(*graphs.forward), call.name + " (recorded)", call.options,
+                                      {.sizes = sizes, .fresh_outputs = recording.results + recording.reads.size()});
   part->reads = std::move(recording.reads);
   if (!recording.differentiable_results.empty()) {
     add_backward(std::move(recording), std::move(graphs), sizes, call, *part);

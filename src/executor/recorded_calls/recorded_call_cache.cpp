@@ -49,12 +49,12 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
   if (autocast_is_on() || why_not_now({}) != nullptr || !std::ranges::all_of(arguments.tensors, is_ordinary)) {
     return false;
   }
-  const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
-  const auto holds = [&](PlanEntry& entry) { return static_cast<RecordedCall&>(entry).holds(arguments); };
-  if (const PlanTable::Found found = table_.find(key, holds); found.plan != nullptr) {
+  const RecordingKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
+  const auto holds = [&](Recording& entry) { return static_cast<RecordedCall&>(entry).holds(arguments); };
+  if (const RecordingCache::Found found = table_.find(key, holds); found.plan != nullptr) {
     return run_by_plan(std::static_pointer_cast<RecordedCall>(found.plan), found.symbols, arguments, stack, run_method);
   }
-  const PlanTable::Decision decision = table_.decide(key, /*records_first=*/false);
+  const RecordingCache::Decision decision = table_.decide(key, /*records_first=*/false);
   if (!decision.pattern || at::hasCallbacks()) {
     return false;  // an observer would see the operators of a recording once more
   }
@@ -62,10 +62,10 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
   // The program sees gradients, of which recording a call computes one more.
   std::vector<at::Tensor> given = tensors_in(c10::IValue(module));
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
-  if (std::ranges::any_of(given, sees_gradients) || is_recording_.exchange(true)) {
+  if (std::ranges::any_of(given, sees_gradients) || is_capturing_.exchange(true)) {
     return false;  // other threads need not record the same
   }
-  const auto done = c10::make_scope_exit([this] { is_recording_ = false; });
+  const auto done = c10::make_scope_exit([this] { is_capturing_ = false; });
   const std::shared_ptr<RecordedCall> trace = run_and_record(module, arguments, *decision.pattern, stack, run_method);
   if (trace != nullptr) {
     table_.insert(key, trace, holds);

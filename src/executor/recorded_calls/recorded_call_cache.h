@@ -55,7 +55,7 @@ class RecordedCallCache {
   const Graph& graph_;
   const RecordedMethod method_;
   std::atomic<bool> is_on_{false};
-  std::atomic<bool> is_recording_{false};
+  std::atomic<bool> is_capturing_{false};
   std::atomic<bool> is_given_up_{false};
   // The last call, if it was a turn of a race.
   struct Turn {
@@ -72,7 +72,7 @@ class RecordedCallCache {
   const bool is_recordable_;
   std::once_flag is_analyzed_;
   bool may_write_ = false;  // attributes or arguments; after the analysis
-  PlanTable table_;
+  RecordingCache table_;
 };
 
 }  // namespace sconce

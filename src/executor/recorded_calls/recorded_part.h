@@ -1,7 +1,7 @@
 // RecordedPart: forward and backward of a recorded call, or of a part of it, ready to run.
 #pragma once
 
-#include "executor/traced_graph.h"
+#include "executor/compiled_trace.h"
 #include "plan/autograd/differentiable_function.h"
 
 #include <ATen/core/Tensor.h>
@@ -24,8 +24,8 @@ struct RecordedPart {
   RecordedPart(const RecordedPart&) = delete;
   RecordedPart& operator=(const RecordedPart&) = delete;
 
-  std::shared_ptr<TracedGraph> forward;
-  std::shared_ptr<TracedGraph> backward;                   // null if no result brings a gradient, or if backward raises
+  std::shared_ptr<CompiledTrace> forward;
+  std::shared_ptr<CompiledTrace> backward;                 // null if no result brings a gradient, or if backward raises
   std::shared_ptr<const DifferentiableFunction> function;  // null if no result brings a gradient
   const RerunBackward* rerun = nullptr;                    // the function's `operators`
   size_t results = 0;

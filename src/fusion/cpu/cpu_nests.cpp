@@ -138,7 +138,7 @@ class CpuNest final : public NestCode {
   mutable std::vector<std::vector<double>> values_;  // what `before_` computes: elements of up to eight bytes
 };
 
-class CpuNests final : public NestBackend {
+class CpuNests final : public KernelBackend {
  public:
   CpuNests(size_t lanes, bool is_blocking, bool is_selective)
       : lanes_(lanes), is_blocking_(is_blocking), is_selective_(is_selective) {}
@@ -183,7 +183,7 @@ class CpuNests final : public NestBackend {
 
 }  // namespace
 
-std::unique_ptr<NestBackend> make_cpu_nests(size_t lanes, bool is_blocking, bool is_selective) {
+std::unique_ptr<KernelBackend> make_cpu_nests(size_t lanes, bool is_blocking, bool is_selective) {
   return std::make_unique<CpuNests>(lanes, is_blocking, is_selective);
 }
 

@@ -3,7 +3,7 @@
 
 #include "fusion/cpu/llvm_text.h"
 #include "fusion/program/iteration.h"
-#include "fusion/program/nest_backend.h"
+#include "fusion/program/kernel_backend.h"
 
 #include <cstdint>
 #include <optional>

@@ -1,9 +1,9 @@
 #include "fusion/cuda/cuda_nests.h"
 
+#include "fusion/cuda/captured_lists.h"
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/cuda/dropout_kernel.h"
 #include "fusion/cuda/grid_arguments.h"
-#include "fusion/cuda/recorded_lists.h"
 #include "fusion/group/draws.h"
 
 #include <algorithm>
@@ -151,14 +151,14 @@ class CudaNest final : public NestCode {
 
   const Target target_;
   const KernelProgram program_;
-  const bool may_join_;  // other launches in a recording
+  const bool may_join_;  // other launches in a capture
   Iteration iteration_;
   std::vector<Reach> reaches_;  // by operand
   std::optional<Code> code_;
   mutable std::optional<Code> code_between_;  // for rows that are not aligned
 };
 
-class CudaNests final : public NestBackend {
+class CudaNests final : public KernelBackend {
  public:
   explicit CudaNests(const Target& target) : target_(target) {}
 
@@ -192,7 +192,7 @@ class CudaNests final : public NestBackend {
 
 }  // namespace
 
-std::unique_ptr<NestBackend> make_cuda_nests(DeviceKernelCache& kernels, c10::DeviceIndex device, bool is_blocking) {
+std::unique_ptr<KernelBackend> make_cuda_nests(DeviceKernelCache& kernels, c10::DeviceIndex device, bool is_blocking) {
   return std::make_unique<CudaNests>(Target{kernels, device, kernels.runtime().limits(device), is_blocking});
 }
 

@@ -77,7 +77,7 @@ class DropoutKernel final : public PreparedKernel {
   bool is_being_compiled() const override { return kernel_->kernel() == nullptr && kernel_->refusal().empty(); }
 
   void run(const KernelArguments& arguments, KernelResults results) override {
-    RecordedDraws& draws = *arguments.draws();
+    CapturedDraws& draws = *arguments.draws();
     const double p = group_.nodes.front()->input(1)->constant()->toDouble();
     DropoutParameter parameter{.input = fills_ ? nullptr : arguments.data(0),
                                .result = fills_ ? arguments.data(0) : nullptr,

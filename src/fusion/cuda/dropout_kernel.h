@@ -1,4 +1,4 @@
-// The kernel of aten::native_dropout and aten::bernoulli_ on a GPU, for recordings.
+// The kernel of aten::native_dropout and aten::bernoulli_ on a GPU, for captures.
 #pragma once
 
 #include "fusion/cuda/device_kernel_cache.h"
@@ -35,7 +35,7 @@ struct DropoutPlan {
 DropoutPlan plan_dropout(int64_t elements, size_t element_bytes, const DeviceLimits& limits);
 
 // Returns the kernel of a group that is one node, of which `may_draw_by_kernel` is true. It draws the numbers that LibTorch
-// draws. It runs in recordings alone: `arguments.draws()` says where the generator's state is.
+// draws. It runs in captures alone: `arguments.draws()` says where the generator's state is.
 KernelPtr make_dropout_kernel(const NodeGroup& group, DeviceKernelCache& kernels, c10::DeviceIndex device, bool is_blocking);
 
 }  // namespace sconce

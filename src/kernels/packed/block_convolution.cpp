@@ -34,9 +34,9 @@ AxisTaps taps_of_gradient(const ConvolutionForm& form, size_t dim, int64_t remai
   return taps;
 }
 
-class BlockSumsOfImages {
+class DepthwiseForward {
  public:
-  BlockSumsOfImages(const ConvolutionForm& form, const ConvolutionMemory& memory, Bounds bounds)
+  DepthwiseForward(const ConvolutionForm& form, const ConvolutionMemory& memory, Bounds bounds)
       : form_(form),
         memory_(memory),
         bounds_(bounds),
@@ -262,7 +262,7 @@ std::unique_ptr<PackedConvolution> make_block_convolution(Bounds bounds) {
 }
 
 void compute_convolution(const ConvolutionForm& form, const ConvolutionMemory& memory, Bounds bounds) {
-  BlockSumsOfImages(form, memory, bounds).run();
+  DepthwiseForward(form, memory, bounds).run();
 }
 
 void compute_gradients(const ConvolutionForm& form, const ConvolutionGradients& gradients) {

@@ -62,7 +62,7 @@ class PackingTime {
 thread_local PackingTime::Clock::time_point PackingTime::asked_ = PackingTime::Clock::now();
 thread_local PackingTime::Clock::duration PackingTime::earned_ = {};
 
-std::atomic<uint64_t> times_told = 0;
+std::atomic<uint64_t> times_announced = 0;
 
 }  // namespace
 
@@ -129,10 +129,10 @@ bool PackedWeights::have_some_elements_of(WeightTensors tensors, int64_t blocks,
           bias_.are_still(*tensors.bias, std::max(first, of_weight) - of_weight, std::max(position, of_weight) - of_weight));
 }
 
-void note_weights_changed() { times_told.fetch_add(1, std::memory_order_relaxed); }
+void note_weights_changed() { times_announced.fetch_add(1, std::memory_order_relaxed); }
 
 void note_written(const at::Tensor& weight) {
-  // Marks take a new accumulator for a new graph. A tensor that requires no gradient gets none.
+  // WriteStamps take a new accumulator for a new graph. A tensor that requires no gradient gets none.
   if (torch::autograd::impl::grad_accumulator(weight) == nullptr) {
     note_weights_changed();
   }
@@ -153,24 +153,24 @@ size_t bytes_packed_of(const std::unordered_set<const void*>& elements) {
   return bytes;
 }
 
-PackedOperator::Marks::Marks(WeightTensors tensors)
-    : weight(*tensors.weight), told(times_told.load(std::memory_order_relaxed)) {
+PackedOperator::WriteStamps::WriteStamps(WeightTensors tensors)
+    : weight(*tensors.weight), changes_announced(times_announced.load(std::memory_order_relaxed)) {
   if (tensors.bias != nullptr) {
     bias.emplace(*tensors.bias);
   }
 }
 
-bool PackedOperator::Marks::are_still(WeightTensors tensors) const {
+bool PackedOperator::WriteStamps::are_still(WeightTensors tensors) const {
   return weight.is_still(*tensors.weight) && (tensors.bias == nullptr || bias->is_still(*tensors.bias)) &&
-         told == times_told.load(std::memory_order_relaxed);
+         changes_announced == times_announced.load(std::memory_order_relaxed);
 }
 
 // Compares what LibTorch may not have counted: all elements after training, else some of them.
 bool PackedOperator::have_packed_elements(WeightTensors tensors) {
-  if (marks_->are_still(tensors)) {
+  if (stamps_->are_still(tensors)) {
     return packed_->have_some_elements_of(tensors, compared_, position_);
   }
-  marks_.emplace(tensors);  // before the elements are compared: they may be written meanwhile
+  stamps_.emplace(tensors);  // before the elements are compared: they may be written meanwhile
   return packed_->have_elements_of(tensors);
 }
 
@@ -225,7 +225,7 @@ bool PackedOperator::find(const KernelArguments& arguments, size_t weight_positi
 }
 
 void PackedOperator::find_packed(WeightTensors tensors, bool may_pack, bool pages_out) {
-  marks_.emplace(tensors);
+  stamps_.emplace(tensors);
   packed_ = PackedWeights::find(form_, tensors, may_pack);
   is_made_ = packed_ != nullptr && make(*packed_, tensors);
   if (is_made_ && pages_out) {

@@ -92,12 +92,12 @@ class PackedOperator {
   static constexpr uint64_t kRunsThatPay = 64;
 
   // Signs of writes that LibTorch does not count. If they changed, all elements are compared.
-  struct Marks {
-    TrainingMark weight;
-    std::optional<TrainingMark> bias;
-    uint64_t told;  // calls of note_weights_changed
+  struct WriteStamps {
+    AccumulatorStamp weight;
+    std::optional<AccumulatorStamp> bias;
+    uint64_t changes_announced;  // calls of note_weights_changed
 
-    explicit Marks(WeightTensors tensors);
+    explicit WriteStamps(WeightTensors tensors);
     bool are_still(WeightTensors tensors) const;
   };
   void forget();
@@ -110,7 +110,7 @@ class PackedOperator {
   int64_t compared_ = 1;  // blocks of elements that each run compares
   int64_t position_ = 0;  // of the next ones
   std::optional<WeightVersions> versions_;
-  std::optional<Marks> marks_;  // when all elements were compared
+  std::optional<WriteStamps> stamps_;  // when all elements were compared
   std::shared_ptr<PackedWeights> packed_;
   bool is_made_ = false;
   bool is_refused_ = false;                        // there is no such operator

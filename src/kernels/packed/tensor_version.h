@@ -1,4 +1,4 @@
-// TensorVersion and TrainingMark: tell whether a tensor still has the elements that it had.
+// TensorVersion and AccumulatorStamp: tell whether a tensor still has the elements that it had.
 #pragma once
 
 #include <c10/core/TensorImpl.h>
@@ -47,9 +47,9 @@ class TensorVersion {
 // counted, and leave elements as they are whose gradients are zero. Before they do, a call records the parameter and gives
 // it a gradient accumulator, and backward a gradient. LibTorch keeps the last accumulator as a weak pointer, which tells
 // two accumulators apart even when both are gone.
-class TrainingMark {
+class AccumulatorStamp {
  public:
-  explicit TrainingMark(const c10::TensorImpl& tensor)
+  explicit AccumulatorStamp(const c10::TensorImpl& tensor)
       : accumulator_(accumulator_of(tensor)), is_settled_(accumulator_.expired() && !tensor.grad().defined()) {}
 
   // Returns whether the tensor had no gradient, nothing could compute one, and no call recorded the tensor since.

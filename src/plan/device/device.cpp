@@ -88,16 +88,16 @@ Expected<DeviceRuntime*> find_device_runtime(c10::DeviceType type) {
   return found->second;
 }
 
-Expected<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
-                                            const std::function<void()>& work) {
-  auto session = runtime.begin_recording(stream, std::move(pool));
+Expected<std::unique_ptr<Capture>> capture_work(DeviceRuntime& runtime, c10::Stream stream,
+                                                std::shared_ptr<CapturePool> pool, const std::function<void()>& work) {
+  auto session = runtime.begin_capture(stream, std::move(pool));
   if (!session) {
     return session.refusal();
   }
   try {
     work();
   } catch (const std::exception& failure) {
-    return Refusal::because("the work cannot be recorded: " + message_of(failure));
+    return Refusal::because("the work cannot be captured: " + message_of(failure));
   }
   return (*session)->finish();
 }

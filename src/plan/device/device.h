@@ -1,8 +1,8 @@
-// The interface to devices other than the CPU: streams, kernels, recordings. A library of its own (libsconce_cuda)
+// The interface to devices other than the CPU: streams, kernels, captures. A library of its own (libsconce_cuda)
 // implements it, which is loaded on first use of such a device.
 //
 // Memory is not part of it: tensors and arenas on a device come from LibTorch's allocator (`at::empty`), which knows the
-// current stream and the pool of a recording.
+// current stream and the pool of a capture.
 #pragma once
 
 #include "base/expected.h"
@@ -21,7 +21,7 @@
 
 namespace sconce {
 
-class NestBackend;  // fusion/program/nest_backend.h
+class KernelBackend;  // fusion/program/kernel_backend.h
 
 // Increment when this file changes: both sides of the library boundary must agree on it.
 constexpr int kDeviceInterfaceVersion = 8;
@@ -73,36 +73,36 @@ class DeviceEvent {
   virtual double seconds_since(DeviceEvent& earlier) = 0;  // requires that both are done
 };
 
-// Device memory that recordings allocate from. Shared by recordings that never run at the same time.
-class RecordingPool {
+// Device memory that captures allocate from. Shared by captures that never run at the same time.
+class CapturePool {
  public:
-  virtual ~RecordingPool() = default;
+  virtual ~CapturePool() = default;
 };
 
-// Recorded work (a CUDA graph). Keeps its pool alive. One thread at a time.
-class Recording {
+// Captured work (a CUDA graph). Keeps its pool alive. One thread at a time.
+class Capture {
  public:
-  virtual ~Recording() = default;
-  // Enqueues everything that was recorded, with the recorded addresses. Throws c10::Error with the driver's message.
+  virtual ~Capture() = default;
+  // Enqueues everything that was captured, with the captured addresses. Throws c10::Error with the driver's message.
   virtual void replay(c10::Stream stream) = 0;
   virtual size_t nodes() const = 0;  // kernels, copies, …
 };
 
-// During its lifetime its stream is the calling thread's current one, and work that the thread sends to it is recorded and
+// During its lifetime its stream is the calling thread's current one, and work that the thread sends to it is captured and
 // not run. If it is destroyed unfinished, it restores the streams and the allocator.
-class RecordingSession {
+class CaptureSession {
  public:
-  virtual ~RecordingSession() = default;
-  // Ends the session, whatever the outcome. Refuses, with the driver's message, if something that cannot be recorded
+  virtual ~CaptureSession() = default;
+  // Ends the session, whatever the outcome. Refuses, with the driver's message, if something that cannot be captured
   // happened.
-  virtual Expected<std::unique_ptr<Recording>> finish() = 0;
+  virtual Expected<std::unique_ptr<Capture>> finish() = 0;
 };
 
-// One piece of work in a recording that is still made.
-struct RecordedWork {
-  uint64_t recording = 0;  // differs from that of every other recording
+// One piece of work in a capture that is still made.
+struct CapturedWork {
+  uint64_t capture = 0;  // differs from that of every other capture
   void* node = nullptr;
-  bool operator==(const RecordedWork&) const = default;
+  bool operator==(const CapturedWork&) const = default;
 };
 
 // One kind of device. A device that computes at once, on one stream, needs to say its type and how many there are; all else
@@ -130,7 +130,7 @@ class DeviceRuntime {
   virtual c10::Stream side_stream(
       c10::DeviceIndex device);  // from LibTorch's pool; never the default stream, if there are others
   // Returns a stream that nobody else has until it is given back. LibTorch gives a stream of its pool to several callers,
-  // and a recording would take the work of the others.
+  // and a capture would take the work of the others.
   virtual c10::Stream take_stream(c10::DeviceIndex device);
   virtual void give_back(c10::Stream /*stream*/) {}
   virtual c10::Stream exchange_current_stream(c10::Stream stream);  // of this thread; returns the previous one
@@ -140,7 +140,7 @@ class DeviceRuntime {
   // ---- kernels: by default there are none
   // Returns what compiles and runs kernels in the device's own way; null if nothing does. Those of `is_blocking` are
   // compiled before the first run, others in the background.
-  virtual std::shared_ptr<const NestBackend> make_nests(c10::DeviceIndex device, bool is_blocking);
+  virtual std::shared_ptr<const KernelBackend> make_nests(c10::DeviceIndex device, bool is_blocking);
   // Returns whether `compile` takes text as fusion/cuda writes it: C++ for a grid of threads. Then sconce writes the
   // kernels.
   virtual bool compiles_text() const { return false; }
@@ -154,18 +154,17 @@ class DeviceRuntime {
   virtual void launch(const DeviceKernel& kernel, const LaunchShape& shape, c10::Stream stream,
                       std::span<void* const> arguments);
 
-  // ---- recordings: by default the device records nothing
-  virtual bool records() const { return false; }
-  virtual std::shared_ptr<RecordingPool> make_recording_pool(c10::DeviceIndex device);
-  // Returns whether somebody records the stream, or may do so.
-  virtual bool is_recording(c10::Stream /*stream*/) { return false; }
-  // `stream` must not be the default stream, and no other recording may use `pool` at this moment.
-  virtual Expected<std::unique_ptr<RecordingSession>> begin_recording(c10::Stream stream,
-                                                                      std::shared_ptr<RecordingPool> pool);
-  // Returns the last work that was sent to the stream, if it is recorded and what comes next waits for nothing else.
-  virtual std::optional<RecordedWork> last_recorded(c10::Stream /*stream*/) { return std::nullopt; }
-  // Gives a launch in a recording another kernel, shape and arguments.
-  virtual void change_launch(const RecordedWork& launch, const DeviceKernel& kernel, const LaunchShape& shape,
+  // ---- captures: by default the device captures nothing
+  virtual bool captures() const { return false; }
+  virtual std::shared_ptr<CapturePool> make_capture_pool(c10::DeviceIndex device);
+  // Returns whether somebody captures the stream, or may do so.
+  virtual bool is_capturing(c10::Stream /*stream*/) { return false; }
+  // `stream` must not be the default stream, and no other capture may use `pool` at this moment.
+  virtual Expected<std::unique_ptr<CaptureSession>> begin_capture(c10::Stream stream, std::shared_ptr<CapturePool> pool);
+  // Returns the last work that was sent to the stream, if it is captured and what comes next waits for nothing else.
+  virtual std::optional<CapturedWork> last_captured(c10::Stream /*stream*/) { return std::nullopt; }
+  // Gives a launch in a capture another kernel, shape and arguments.
+  virtual void change_launch(const CapturedWork& launch, const DeviceKernel& kernel, const LaunchShape& shape,
                              c10::DeviceIndex device, std::span<void* const> arguments);
   // Copies bytes of the stream's device, as work of the stream.
   virtual void copy(void* to, const void* from, size_t bytes, c10::Stream stream);
@@ -214,12 +213,12 @@ class CurrentStream {
   c10::Stream before_;
 };
 
-// Records the work that `work` sends to the current stream, which is `stream` meanwhile. Recording runs nothing; replay the
-// recording for the result. Run the work once on `stream` before, so that libraries create their handles and workspaces.
+// Captures the work that `work` sends to the current stream, which is `stream` meanwhile. Capture runs nothing; replay the
+// capture for the result. Run the work once on `stream` before, so that libraries create their handles and workspaces.
 //
-// Operations that cannot be recorded throw (random operators, reading a value back). What `work` throws becomes the
+// Operations that cannot be captured throw (random operators, reading a value back). What `work` throws becomes the
 // refusal's reason; streams and allocator are restored, and the caller can run the work as usual.
-Expected<std::unique_ptr<Recording>> record(DeviceRuntime& runtime, c10::Stream stream, std::shared_ptr<RecordingPool> pool,
-                                            const std::function<void()>& work);
+Expected<std::unique_ptr<Capture>> capture_work(DeviceRuntime& runtime, c10::Stream stream,
+                                                std::shared_ptr<CapturePool> pool, const std::function<void()>& work);
 
 }  // namespace sconce

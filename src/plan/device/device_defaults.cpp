@@ -46,7 +46,7 @@ std::unique_ptr<DeviceEvent> DeviceRuntime::make_event(c10::DeviceIndex /*device
   return std::make_unique<PassedEvent>();
 }
 
-std::shared_ptr<const NestBackend> DeviceRuntime::make_nests(c10::DeviceIndex /*device*/, bool /*is_blocking*/) {
+std::shared_ptr<const KernelBackend> DeviceRuntime::make_nests(c10::DeviceIndex /*device*/, bool /*is_blocking*/) {
   return nullptr;
 }
 Expected<std::string> DeviceRuntime::compile(const std::string& /*text*/, const std::string& /*architecture*/) {
@@ -61,23 +61,23 @@ void DeviceRuntime::launch(const DeviceKernel& kernel, const LaunchShape& /*shap
   TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " launches no kernel: ", kernel.name());
 }
 
-std::shared_ptr<RecordingPool> DeviceRuntime::make_recording_pool(c10::DeviceIndex /*device*/) {
-  return std::make_shared<RecordingPool>();
+std::shared_ptr<CapturePool> DeviceRuntime::make_capture_pool(c10::DeviceIndex /*device*/) {
+  return std::make_shared<CapturePool>();
 }
-Expected<std::unique_ptr<RecordingSession>> DeviceRuntime::begin_recording(c10::Stream /*stream*/,
-                                                                           std::shared_ptr<RecordingPool> /*pool*/) {
-  return Refusal::because("the device " + type_name(*this) + " records nothing");
+Expected<std::unique_ptr<CaptureSession>> DeviceRuntime::begin_capture(c10::Stream /*stream*/,
+                                                                       std::shared_ptr<CapturePool> /*pool*/) {
+  return Refusal::because("the device " + type_name(*this) + " captures nothing");
 }
-void DeviceRuntime::change_launch(const RecordedWork& /*launch*/, const DeviceKernel& /*kernel*/,
+void DeviceRuntime::change_launch(const CapturedWork& /*launch*/, const DeviceKernel& /*kernel*/,
                                   const LaunchShape& /*shape*/, c10::DeviceIndex /*device*/,
                                   std::span<void* const> /*arguments*/) {
-  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " records nothing");
+  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " captures nothing");
 }
 void DeviceRuntime::copy(void* /*to*/, const void* /*from*/, size_t /*bytes*/, c10::Stream /*stream*/) {
-  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " records nothing");
+  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " captures nothing");
 }
 void DeviceRuntime::copy_from_host(void* /*to*/, const void* /*from*/, size_t /*bytes*/, c10::Stream /*stream*/) {
-  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " records nothing");
+  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " captures nothing");
 }
 
 RandomState DeviceRuntime::draw(c10::DeviceIndex /*device*/, uint64_t /*numbers*/) {

@@ -34,7 +34,7 @@ class OneKernelStep final : public GroupStep {
       runner_.run(frame, state);
       frame.next_step = target_;
     } else {
-      // A recording of the run asks for both: operators make numbers a part of it, and it waits for kernels.
+      // A capture of the run asks for both: operators make numbers a part of it, and it waits for kernels.
       frame.ran_nodes_of_group = true;
       frame.waits_for_kernels = frame.waits_for_kernels || (is_taken && state.kernel->is_being_compiled());
       if (is_taken && state.kernel->why_not() == NotPrepared::kNoCode) {  // found out in the background

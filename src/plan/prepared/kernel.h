@@ -17,15 +17,15 @@
 
 namespace sconce {
 
-// The random numbers that kernels of a recording draw.
-struct RecordedDraws {
+// The random numbers that kernels of a capture draw.
+struct CapturedDraws {
   const uint64_t* state = nullptr;  // on the device: seed and offset of LibTorch's generator before a replay
   uint64_t drawn = 0;               // what the kernels so far add to the offset
 };
 
-struct RecordingRun {
-  FlatMap<Register, void*> number_memory;  // where on the device kernels read a number; others are part of the recording
-  RecordedDraws* draws = nullptr;          // null if no node draws
+struct CaptureRun {
+  FlatMap<Register, void*> number_memory;  // where on the device kernels read a number; others are part of the capture
+  CapturedDraws* draws = nullptr;          // null if no node draws
 };
 
 // Limits for the kernels of a plan.
@@ -67,8 +67,8 @@ class KernelArguments {
   // Where on the device the kernel reads the number when it runs; null: the number is `value`.
   const void* number_memory(size_t position) const { return number_memory_[position]; }
   bool has_number_memory() const { return !number_memory_.empty(); }
-  // While the run is recorded, where random numbers come from; null in other runs.
-  RecordedDraws* draws() const { return draws_; }
+  // While the run is captured, where random numbers come from; null in other runs.
+  CapturedDraws* draws() const { return draws_; }
   const Op& op() const { return *op_; }  // of a kernel that computes one operator
   bool is_exact() const { return limits_.is_exact; }
   bool packs_weights() const { return limits_.packs_weights; }
@@ -86,7 +86,7 @@ class KernelArguments {
   std::vector<Weight> weights_;
   std::vector<c10::IValue> values_;
   std::vector<const void*> number_memory_;  // by position, or empty
-  RecordedDraws* draws_ = nullptr;
+  CapturedDraws* draws_ = nullptr;
 };
 
 // A result of a prepared operator.

@@ -30,8 +30,8 @@ const c10::IValue& KernelRunner::boxed(Frame& frame, const PreparedOperand& oper
 }
 
 bool KernelRunner::asks_operators(Frame& frame) const {
-  // A plan whose runs ask has no slots (Plan::asks_gradients). Observers are looked for again, as the run may have switched
-  // a profiler or autocast on.
+  // A plan whose runs ask has no slots (Plan::checks_each_step). Observers are looked for again, as the run may have
+  // switched a profiler or autocast on.
   const bool asks = operators_are_observed() || std::ranges::any_of(parts_.operands, [&](const PreparedOperand& operand) {
                       return operand.source == Source::kBox && may_be_recorded(boxed(frame, operand));
                     });
@@ -48,7 +48,7 @@ bool KernelRunner::match_operands(Frame& frame, PreparedForm& form) const {
   const c10::TensorImpl* first = nullptr;  // of a flat form
   for (size_t i = 0; i < parts_.operands.size(); ++i) {
     const PreparedOperand& operand = parts_.operands[i];
-    const KnownOperand& known = form.operands[i];
+    const OperandGuard& known = form.operands[i];
     switch (operand.source) {
       case Source::kSlot: {
         const TensorSlot& slot = frame.slots[operand.slot];
@@ -129,7 +129,7 @@ uint64_t KernelRunner::hash_of_operands(Frame& frame) const {
 // Records an operand as what the kernel is prepared for. Returns false if no kernel can take such an operand.
 bool KernelRunner::record_operand(Frame& frame, StepState& state, size_t i) const {
   const PreparedOperand& operand = parts_.operands[i];
-  KnownOperand& known = state.operands[i];
+  OperandGuard& known = state.operands[i];
   KernelArguments& arguments = state.arguments;
   KernelArguments::Argument& argument = arguments.arguments_[operand.position];
   const bool continues_list = operand.in_list && i > 0 && parts_.operands[i - 1].position == operand.position;

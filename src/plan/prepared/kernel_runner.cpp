@@ -196,9 +196,9 @@ void KernelRunner::run(Frame& frame, StepState& state) const {
 void KernelRunner::find_number_memory(Frame& frame, KernelArguments& arguments) const {
   arguments.number_memory_.assign(parts_.arguments, nullptr);
   for (const PreparedOperand& operand : parts_.operands) {
-    const auto found = frame.recording->number_memory.find(operand.box);
+    const auto found = frame.capture->number_memory.find(operand.box);
     if (operand.source == Source::kRunTime && operand.attribute == PreparedOperand::kNone &&
-        found != frame.recording->number_memory.end()) {
+        found != frame.capture->number_memory.end()) {
       arguments.number_memory_[operand.position] = found->second;
     }
   }

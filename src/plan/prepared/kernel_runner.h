@@ -34,7 +34,9 @@ class KernelRunner {
   const c10::IValue& boxed(Frame& frame, const PreparedOperand& operand) const;
 
   // Returns whether the operators must run themselves: autograd may record them, or somebody observes them.
-  bool leaves_to_operators(Frame& frame) const { return frame.autograd_use == AutogradUse::kAsked && asks_operators(frame); }
+  bool leaves_to_operators(Frame& frame) const {
+    return frame.autograd_use == AutogradUse::kPerStep && asks_operators(frame);
+  }
   // Takes the operands of this run, and prepares a kernel for them if need be. Returns false if none can serve them.
   template <typename MakeKernel>
   bool take_operands(Frame& frame, StepState& state, const Op* op, const MakeKernel& make_kernel) const {
@@ -61,10 +63,10 @@ class KernelRunner {
   }
   // Tells the kernel where random numbers of this run come from.
   static void tell_draws(Frame& frame, StepState& state) {
-    state.arguments.draws_ = frame.recording == nullptr ? nullptr : frame.recording->draws;
+    state.arguments.draws_ = frame.capture == nullptr ? nullptr : frame.capture->draws;
   }
   static bool reads_numbers_in_memory(const Frame& frame) {
-    return frame.recording != nullptr && !frame.recording->number_memory.empty();
+    return frame.capture != nullptr && !frame.capture->number_memory.empty();
   }
   // Returns whether no kernel served the operands of the last run, or it could not run.
   bool is_refused(const Frame& frame) const {

@@ -81,7 +81,7 @@ class PreparedStep final : public OperatorStep {
   void adopt(Frame& frame, const StepState& state, KernelResult& result, const PreparedResult& place) const {
     TensorSlot& slot = frame.slots[place.slot];
     const c10::IValue& made = frame[place.box];
-    KnownOperand made_as;
+    OperandGuard made_as;
     if (!made.isTensor() || !made.toTensor().defined() || !made_as.prepare(made, made.toTensor().device())) {
       slot.stamp = 0;  // a sparse tensor, for example: its readers find it in the box
       return;

@@ -20,7 +20,7 @@ bool can_be_imported(const at::Tensor& tensor, c10::Device device) {
 
 }  // namespace
 
-bool KnownOperand::matches(const c10::IValue& box) const {
+bool OperandGuard::matches(const c10::IValue& box) const {
   if (!box.isTensor()) {
     return false;
   }
@@ -30,7 +30,7 @@ bool KnownOperand::matches(const c10::IValue& box) const {
          now.strides() == then.strides() && !now.is_wrapped_number() && (!has_index || now.device() == then.device());
 }
 
-bool KnownOperand::matches_flat(const c10::IValue& box, const c10::TensorImpl* first) const {
+bool OperandGuard::matches_flat(const c10::IValue& box, const c10::TensorImpl* first) const {
   if (!box.isTensor()) {
     return false;
   }
@@ -44,7 +44,7 @@ bool KnownOperand::matches_flat(const c10::IValue& box, const c10::TensorImpl* f
                           : now.sizes() == first->sizes() && now.strides() == first->strides();
 }
 
-bool KnownOperand::prepare(const c10::IValue& box, c10::Device device) {
+bool OperandGuard::prepare(const c10::IValue& box, c10::Device device) {
   if (!box.isTensor() || !can_be_imported(box.toTensor(), device)) {
     return false;
   }

@@ -13,7 +13,7 @@
 namespace sconce {
 
 // An operand as the kernel was prepared for it.
-struct KnownOperand {
+struct OperandGuard {
   uint64_t stamp = 0;        // of the slot
   int64_t number = 0;        // the element of a list of numbers
   bool is_none = false;      // the box holds None, and there is no shell
@@ -39,7 +39,7 @@ struct PreparedForm {
   bool may_wait = false;  // the kernel says in each run whether it can run
   bool waits = false;     // it could not in the last run
   uint64_t hash = 0;      // of the operands' forms
-  std::vector<KnownOperand> operands;
+  std::vector<OperandGuard> operands;
   KernelArguments arguments;
   std::vector<KernelResult> results;
   KernelPtr kernel;

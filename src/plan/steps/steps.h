@@ -40,10 +40,10 @@ StepPtr make_autocast_step(StepPtr step);
 // Makes the step of `sconce::autocast_cast`.
 StepPtr make_autocast_cast_step(const Node& node, Operands operands, Registers results);
 
-// ---- open sizes (open_sizes.cpp), in plans that a tracer with symbols runs
+// ---- open sizes (symbolic_sizes.cpp), in plans that a tracer with symbols runs
 // Makes a step that reads sizes as c10::SymInt and computes with them. Where `step` cannot take such a number, it gets what
 // the number is in this run, which is a guard.
-StepPtr make_open_sizes_step(const Node& node, Operands operands, Registers results, StepPtr step);
+StepPtr make_symbolic_sizes_step(const Node& node, Operands operands, Registers results, StepPtr step);
 // Makes a step that replaces such numbers by their values in this run.
 StepPtr make_close_sizes_step(Operands operands);
 

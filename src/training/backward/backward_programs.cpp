@@ -16,13 +16,13 @@ using AutogradNode = torch::autograd::Node;
 using torch::autograd::variable_list;
 
 // The key of a backward has all that its recording assumes.
-bool holds(PlanEntry& /*recorded*/) { return true; }
+bool holds(Recording& /*recorded*/) { return true; }
 
 }  // namespace
 
-struct BackwardPrograms::Recorded final : PlanEntry {
+struct BackwardPrograms::Recorded final : Recording {
   BackwardProgram program;
-  std::vector<std::shared_ptr<TracedGraph>> plans;  // of the program's stages
+  std::vector<std::shared_ptr<CompiledTrace>> plans;  // of the program's stages
 
   bool is_ready() const override {
     return std::all_of(plans.begin(), plans.end(), [](const auto& plan) { return plan->is_ready(); });
@@ -56,12 +56,12 @@ BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<Autograd
   if (const char* reason = why_not_now({})) {
     return leave_to_engine(reason);
   }
-  const auto walk = std::make_shared<BackwardWalk>(root, task);
+  const auto walk = std::make_shared<BackwardSchedule>(root, task);
   if (!walk->why_not().empty()) {
     return leave_to_engine(walk->why_not());
   }
-  const PlanKey key{walk->structure(), walk->sizes()};
-  PlanTable::Found found = table_.find(key, holds);
+  const RecordingKey key{walk->structure(), walk->sizes()};
+  RecordingCache::Found found = table_.find(key, holds);
   if (found.plan != nullptr && !found.plan->refusal.empty()) {
     return leave_to_engine(found.plan->refusal);
   }
@@ -79,7 +79,7 @@ BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<Autograd
     };
     return {std::move(run), calls_other_code};
   }
-  const PlanTable::Decision decision = table_.decide(key);
+  const RecordingCache::Decision decision = table_.decide(key);
   if (!decision.pattern) {
     return leave_to_engine(decision.why_not);
   }
@@ -93,12 +93,12 @@ BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<Autograd
   return {std::move(run)};
 }
 
-std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardWalk& walk, const SizePattern& pattern,
+std::shared_ptr<BackwardPrograms::Recorded> BackwardPrograms::record(BackwardSchedule& walk, const SizePattern& pattern,
                                                                      bool keeps_graph, variable_list& results) const {
   auto made = std::make_shared<Recorded>();
   made->pattern = pattern;
   const auto compile = [&](std::unique_ptr<Graph> graph, const TraceSizes& sizes) -> std::shared_ptr<Program> {
-    made->plans.push_back(TracedGraph::make(std::move(graph), "backward", options_, {.sizes = sizes}));
+    made->plans.push_back(CompiledTrace::make(std::move(graph), "backward", options_, {.sizes = sizes}));
     return made->plans.back();
   };
   TracedBackward recorded = record_backward(walk, pattern, results.size(), keeps_graph, compile);

@@ -1,8 +1,8 @@
 // BackwardPrograms: the plans of backwards, by what they depend on. The implementation of sconce::BackwardCache.
 #pragma once
 
-#include "executor/plan_table.h"
-#include "executor/traced_graph.h"
+#include "executor/compiled_trace.h"
+#include "executor/recording_cache.h"
 #include "training/backward/trace_backward.h"
 
 #include <sconce/compiled_backward.h>
@@ -35,13 +35,13 @@ class BackwardPrograms {
  private:
   struct Recorded;
 
-  std::shared_ptr<Recorded> record(BackwardWalk& walk, const SizePattern& pattern, bool keeps_graph,
+  std::shared_ptr<Recorded> record(BackwardSchedule& walk, const SizePattern& pattern, bool keeps_graph,
                                    torch::autograd::variable_list& results) const;
   // Returns a backward without `run`.
   Backward leave_to_engine(const std::string& reason);
 
   const Options options_;
-  PlanTable table_;
+  RecordingCache table_;
 };
 
 }  // namespace sconce

@@ -33,7 +33,7 @@ at::Tensor take(const BackwardProgram& program, size_t slot, variable_list& slot
 // calls the nodes that are left, in the order in which BackwardTracer called them, with real tensors.
 class Run {
  public:
-  Run(const BackwardProgram& program, const BackwardWalk& walk, const std::vector<int64_t>& symbols, size_t results,
+  Run(const BackwardProgram& program, const BackwardSchedule& walk, const std::vector<int64_t>& symbols, size_t results,
       bool keeps_graph)
       : program_(program),
         walk_(walk),
@@ -90,7 +90,7 @@ class Run {
   // Returns false if the run has been completed, because the code did not act as when it was recorded.
   bool run_host(const HostCall& host) {
     torch::autograd::Node& node = *walk_.calls()[host.call].node;
-    variable_list results = run_host_code(host.code, node, tensors_of(host.given), tensors_of(host.before), keeps_graph_);
+    variable_list results = run_host_action(host.code, node, tensors_of(host.given), tensors_of(host.before), keeps_graph_);
     if (is_expected(host, trace_key_parts(results))) {
       for (size_t i = 0; i < results.size(); ++i) {
         if (host.results[i]) {
@@ -123,11 +123,11 @@ class Run {
     const BackwardCall& call = walk_.calls()[host.call];
     // The rest of the call itself. Slots have what it captures, unless the code was its tensor hooks, which come before.
     switch (host.code) {
-      case HostCode::kTensorHooks: capture(call, results); break;
-      case HostCode::kHooksBefore: run_node(call, std::move(results)); break;
-      case HostCode::kNode: run_after(call, std::move(results), tensors_of(host.given)); break;
-      case HostCode::kHooksAfter: pass_on(*call.node, results); break;
-      case HostCode::kLeaf: break;
+      case HostAction::kTensorHooks: capture(call, results); break;
+      case HostAction::kHooksBefore: run_node(call, std::move(results)); break;
+      case HostAction::kNode: run_after(call, std::move(results), tensors_of(host.given)); break;
+      case HostAction::kHooksAfter: pass_on(*call.node, results); break;
+      case HostAction::kLeaf: break;
     }
     first_eager_ = host.call + 1;
     for (size_t i = first_eager_; i < walk_.calls().size(); ++i) {
@@ -180,7 +180,7 @@ class Run {
   }
 
   const BackwardProgram& program_;
-  const BackwardWalk& walk_;
+  const BackwardSchedule& walk_;
   const std::vector<int64_t>& symbols_;
   const bool keeps_graph_;
   variable_list slots_;
@@ -191,7 +191,7 @@ class Run {
 
 }  // namespace
 
-void finish_run(const BackwardProgram& program, const BackwardWalk& walk, variable_list& slots, variable_list& results,
+void finish_run(const BackwardProgram& program, const BackwardSchedule& walk, variable_list& slots, variable_list& results,
                 bool keeps_graph, size_t first_eager) {
   // Plans ran in place of recorded nodes, which still hold what they saved. A second backward has to raise LibTorch's error.
   for (const BackwardCall& call : walk.calls()) {
@@ -216,19 +216,19 @@ void finish_run(const BackwardProgram& program, const BackwardWalk& walk, variab
   }
 }
 
-variable_list run_host_code(HostCode code, torch::autograd::Node& node, variable_list given, const variable_list& before,
-                            bool keeps_graph) {
+variable_list run_host_action(HostAction code, torch::autograd::Node& node, variable_list given, const variable_list& before,
+                              bool keeps_graph) {
   switch (code) {
-    case HostCode::kTensorHooks: return call_tensor_hooks(node, std::move(given));
-    case HostCode::kHooksBefore: return call_hooks_before(node, std::move(given));
-    case HostCode::kNode: return call_node(node, std::move(given), keeps_graph);
-    case HostCode::kHooksAfter: return call_hooks_after(node, std::move(given), before);
-    case HostCode::kLeaf: run_leaf(node, std::move(given)); return {};
+    case HostAction::kTensorHooks: return call_tensor_hooks(node, std::move(given));
+    case HostAction::kHooksBefore: return call_hooks_before(node, std::move(given));
+    case HostAction::kNode: return call_node(node, std::move(given), keeps_graph);
+    case HostAction::kHooksAfter: return call_hooks_after(node, std::move(given), before);
+    case HostAction::kLeaf: run_leaf(node, std::move(given)); return {};
   }
   TORCH_INTERNAL_ASSERT(false, "unknown host code");
 }
 
-variable_list run(const BackwardProgram& program, const BackwardWalk& walk, const std::vector<int64_t>& symbols,
+variable_list run(const BackwardProgram& program, const BackwardSchedule& walk, const std::vector<int64_t>& symbols,
                   size_t results, bool keeps_graph) {
   return Run(program, walk, symbols, results, keeps_graph).run();
 }

@@ -1,7 +1,7 @@
 // BackwardProgram: a recorded backward, ready to run for others like it.
 #pragma once
 
-#include "executor/traced_graph.h"
+#include "executor/compiled_trace.h"
 #include "trace/sizes/symbolic_sizes.h"
 #include "trace/trace_key.h"
 #include "training/backward/walk.h"
@@ -13,7 +13,7 @@
 namespace sconce {
 
 // The work that a call of the walk does on the host, in the engine's order.
-enum class HostCode : uint8_t {
+enum class HostAction : uint8_t {
   kTensorHooks,  // of a gradient that is returned, and goes no further
   kHooksBefore,
   kNode,  // the formula of a node that is not recorded
@@ -32,7 +32,7 @@ struct WaitingGradients {
 };
 
 struct HostCall {
-  HostCode code;
+  HostAction code;
   size_t call;   // of the walk
   Slots given;   // what the code takes
   Slots before;  // kHooksAfter: what the node took
@@ -69,16 +69,16 @@ struct BackwardProgram {
 // Runs a program for the walk of another backward, in which the symbols are `symbols`. Returns the gradients that were asked
 // for, `results` of them. Host code may act in another way than when it was recorded. The calls that are left then run as
 // the engine would run them.
-torch::autograd::variable_list run(const BackwardProgram& program, const BackwardWalk& walk,
+torch::autograd::variable_list run(const BackwardProgram& program, const BackwardSchedule& walk,
                                    const std::vector<int64_t>& symbols, size_t results, bool keeps_graph);
 
 // Ends a run: nodes forget what they have saved, leaves and the caller get their gradients. `first_eager`: the calls from
 // this one on have run as the engine runs them, and have given theirs.
-void finish_run(const BackwardProgram& program, const BackwardWalk& walk, torch::autograd::variable_list& slots,
+void finish_run(const BackwardProgram& program, const BackwardSchedule& walk, torch::autograd::variable_list& slots,
                 torch::autograd::variable_list& results, bool keeps_graph, size_t first_eager = SIZE_MAX);
 // Runs the code of a call. `before`: see HostCall.
-torch::autograd::variable_list run_host_code(HostCode code, torch::autograd::Node& node,
-                                             torch::autograd::variable_list given,
-                                             const torch::autograd::variable_list& before, bool keeps_graph);
+torch::autograd::variable_list run_host_action(HostAction code, torch::autograd::Node& node,
+                                               torch::autograd::variable_list given,
+                                               const torch::autograd::variable_list& before, bool keeps_graph);
 
 }  // namespace sconce

@@ -10,7 +10,7 @@ namespace sconce {
 using torch::autograd::InputMetadata;
 using torch::autograd::variable_list;
 
-BackwardSizes::BackwardSizes(const BackwardWalk& walk, const SizePattern& pattern)
+BackwardSizes::BackwardSizes(const BackwardSchedule& walk, const SizePattern& pattern)
     : walk_(walk),
       pattern_(pattern),
       symbols_(pattern.has_symbols() ? std::make_shared<SymbolicSizes>(pattern.values()) : nullptr) {

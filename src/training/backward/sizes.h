@@ -1,7 +1,7 @@
 // BackwardSizes: the sizes of a walk as a tracer sees them.
 #pragma once
 
-#include "executor/traced_graph.h"
+#include "executor/compiled_trace.h"
 #include "trace/sizes/size_pattern.h"
 #include "trace/sizes/symbolic_sizes.h"
 #include "training/backward/walk.h"
@@ -17,7 +17,7 @@ namespace sconce {
 // Where the pattern has no symbols, sizes are numbers, and there are no facts.
 class BackwardSizes {
  public:
-  BackwardSizes(const BackwardWalk& walk, const SizePattern& pattern);
+  BackwardSizes(const BackwardSchedule& walk, const SizePattern& pattern);
 
   // Null if there are no symbols.
   const std::shared_ptr<SymbolicSizes>& symbols() const { return symbols_; }
@@ -43,7 +43,7 @@ class BackwardSizes {
   // Returns the dims of the tensor that result `index` is a gradient of; nothing if no node takes it.
   std::optional<std::vector<Dim>> dims_of_result(const BackwardCall& call, size_t index) const;
 
-  const BackwardWalk& walk_;
+  const BackwardSchedule& walk_;
   const SizePattern& pattern_;
   const std::shared_ptr<SymbolicSizes> symbols_;
   std::vector<std::optional<TensorFacts>> saved_;  // none without symbols

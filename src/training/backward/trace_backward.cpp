@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 // It is LibTorch's autograd engine with tensors of a trace. `Run` in program.cpp has the same functions for real tensors.
 class BackwardTracer {
  public:
-  BackwardTracer(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+  BackwardTracer(BackwardSchedule& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
                  const CompileStage& compile)
       : walk_(walk), sizes_(walk, pattern), keeps_graph_(keeps_graph), compile_(compile) {
     recorded_.program.symbols = sizes_.symbols();
@@ -53,7 +53,7 @@ class BackwardTracer {
     // As Engine::evaluate_function: tensor hooks of a node that is not called run before its gradients are captured. Those
     // of any other node run after that, in `run_node`.
     if (!call.is_needed && has_tensor_hooks(*call.node)) {
-      gradients = run_host({.code = HostCode::kTensorHooks, .call = index}, gradients, {});
+      gradients = run_host({.code = HostAction::kTensorHooks, .call = index}, gradients, {});
     }
     for (const BackwardCall::Capture& capture : call.captures) {
       hand_out(gradients[static_cast<size_t>(capture.input)], {false, static_cast<size_t>(capture.output), 0});
@@ -64,7 +64,7 @@ class BackwardTracer {
     // Other code may read the gradient of a leaf. The leaf then takes it at its place in the engine's order, else at the end
     // of the run.
     if (call.is_leaf && walk_.runs_other_code()) {
-      run_host({.code = HostCode::kLeaf, .call = index}, gradients, {});
+      run_host({.code = HostAction::kLeaf, .call = index}, gradients, {});
     } else if (call.is_leaf) {
       hand_out(gradients.front(), {true, index, 0});
     } else {
@@ -75,7 +75,7 @@ class BackwardTracer {
   void run_node(size_t index, variable_list gradients, dynamo::TraceState& state) {
     const BackwardCall& call = walk_.calls()[index];
     if (has_hooks_before(*call.node)) {
-      gradients = run_host({.code = HostCode::kHooksBefore, .call = index}, gradients, {});
+      gradients = run_host({.code = HostAction::kHooksBefore, .call = index}, gradients, {});
     }
     // Hooks after the node see what it took. `run_host` replaces these tensors, which the tracer of the next stage does not
     // know.
@@ -85,10 +85,10 @@ class BackwardTracer {
       results = record_node(call, gradients, state);
     }
     if (!results) {
-      results = run_host({.code = HostCode::kNode, .call = index}, gradients, {}, &given);
+      results = run_host({.code = HostAction::kNode, .call = index}, gradients, {}, &given);
     }
     if (has_hooks_after(*call.node)) {
-      results = run_host({.code = HostCode::kHooksAfter, .call = index}, *results, given);
+      results = run_host({.code = HostAction::kHooksAfter, .call = index}, *results, given);
     }
     for (size_t i = 0; i < results->size(); ++i) {
       const torch::autograd::Edge& edge = call.node->next_edge(i);
@@ -169,8 +169,8 @@ class BackwardTracer {
     for (auto& [call, gradients] : incoming_) {
       host.waiting.push_back({call, slots_of(gradients)});
     }
-    variable_list real =
-        run_host_code(host.code, *walk_.calls()[host.call].node, reals_of(host.given), reals_of(host.before), keeps_graph_);
+    variable_list real = run_host_action(host.code, *walk_.calls()[host.call].node, reals_of(host.given),
+                                         reals_of(host.before), keeps_graph_);
     TraceKeyParts outcome = trace_key_parts(real);
     host.outcome = std::move(outcome.structure);
     for (size_t i = 0; i < real.size(); ++i) {
@@ -275,7 +275,7 @@ class BackwardTracer {
 
   // Hooks mostly return gradients of the sizes that they were given. Nothing else is known.
   std::optional<TensorFacts> facts_of_host_result(const HostCall& host, size_t index, const at::Tensor& real) const {
-    if (host.code == HostCode::kNode || real.layout() != c10::kStrided) {
+    if (host.code == HostAction::kNode || real.layout() != c10::kStrided) {
       return sizes_.facts_of_result(walk_.calls()[host.call], index, real);
     }
     const Slot given = index < host.given.size() ? host.given[index] : Slot();
@@ -335,7 +335,7 @@ class BackwardTracer {
     return is_input && index < walk_.tensors().size() ? walk_.tensors()[index] : real_of(tensor);
   }
 
-  BackwardWalk& walk_;
+  BackwardSchedule& walk_;
   const BackwardSizes sizes_;
   const bool keeps_graph_;
   const CompileStage& compile_;
@@ -354,7 +354,7 @@ class BackwardTracer {
 
 }  // namespace
 
-TracedBackward record_backward(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+TracedBackward record_backward(BackwardSchedule& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
                                const CompileStage& compile) {
   return BackwardTracer(walk, pattern, results, keeps_graph, compile).run();
 }

@@ -24,7 +24,7 @@ struct TracedBackward {
 
 // Runs the walk's backward on this thread and records it for the sizes of a pattern, which admits the walk's. `results`: how
 // many gradients are asked for. Throws what the engine throws.
-TracedBackward record_backward(BackwardWalk& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
+TracedBackward record_backward(BackwardSchedule& walk, const SizePattern& pattern, size_t results, bool keeps_graph,
                                const CompileStage& compile);
 
 }  // namespace sconce

@@ -69,7 +69,7 @@ void append_metadata(std::string& key, std::vector<int64_t>& sizes, const torch:
 
 // The engine's schedule without its calls: a node is ready once all edges to it that GraphTask::dependencies_ counts have
 // been followed. RunsLater orders those that are ready.
-BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torch::autograd::GraphTask& task) {
+BackwardSchedule::BackwardSchedule(const std::shared_ptr<AutogradNode>& root, const torch::autograd::GraphTask& task) {
   structure_.reserve(4096);
   sizes_.reserve(256);
   calls_.reserve(task.dependencies_.size() + 1);
@@ -102,7 +102,7 @@ BackwardWalk::BackwardWalk(const std::shared_ptr<AutogradNode>& root, const torc
   }
 }
 
-bool BackwardWalk::should_run(AutogradNode& node, const torch::autograd::GraphTask& task) {
+bool BackwardSchedule::should_run(AutogradNode& node, const torch::autograd::GraphTask& task) {
   // LibTorch leaves it empty unless the caller names tensors, for autograd::grad or as `inputs` of backward.
   if (task.exec_info_.empty()) {
     return true;
@@ -111,7 +111,7 @@ bool BackwardWalk::should_run(AutogradNode& node, const torch::autograd::GraphTa
   return info != task.exec_info_.end() && info->second.should_execute();
 }
 
-BackwardWalk::Target& BackwardWalk::target_of(AutogradNode& node, const torch::autograd::GraphTask& task) {
+BackwardSchedule::Target& BackwardSchedule::target_of(AutogradNode& node, const torch::autograd::GraphTask& task) {
   const auto [found, is_new] = targets_.emplace(&node, Target{});
   if (is_new) {
     // The number stands for the node in the key: another backward has its nodes at other addresses.
@@ -120,7 +120,7 @@ BackwardWalk::Target& BackwardWalk::target_of(AutogradNode& node, const torch::a
   return found->second;
 }
 
-void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::autograd::GraphTask& task) {
+void BackwardSchedule::add(const std::shared_ptr<AutogradNode>& node, const torch::autograd::GraphTask& task) {
   BackwardCall& call = calls_.emplace_back();
   call.node = node;
   const NodeClass node_class = class_of(*node);
@@ -159,7 +159,7 @@ void BackwardWalk::add(const std::shared_ptr<AutogradNode>& node, const torch::a
   }
 }
 
-void BackwardWalk::collect(BackwardCall& call) {
+void BackwardSchedule::collect(BackwardCall& call) {
   call.entry = &compiler_.node_calls.lookup(call.node);
   if (const auto* copy = dynamic_cast<const torch::autograd::CopySlices*>(call.node.get()); copy != nullptr && !copy->fn) {
     why_not_ = "a backward before has freed what this one reads";  // which LibTorch's engine tells when it gets there
@@ -177,7 +177,7 @@ void BackwardWalk::collect(BackwardCall& call) {
 }
 
 // LibTorch's key leaves out sizes and strides, on which what is recorded may depend.
-void BackwardWalk::finish_key() {
+void BackwardSchedule::finish_key() {
   // When a node is recorded, LibTorch replaces these numbers by proxies. No code here gives the proxies values.
   if (!compiler_.lifted_ivalue_args.args.empty()) {
     why_not_ = "a node has saved numbers";

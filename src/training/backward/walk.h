@@ -1,4 +1,4 @@
-// BackwardWalk: the autograd nodes of one backward, in the order in which the engine runs them.
+// BackwardSchedule: the autograd nodes of one backward, in the order in which the engine runs them.
 #pragma once
 
 #include "base/flat_map.h"
@@ -30,9 +30,9 @@ struct BackwardCall {
 
 // Reads the graph and changes nothing. Saved tensors are unpacked, which checks their versions, and raises LibTorch's error
 // for a second backward.
-class BackwardWalk {
+class BackwardSchedule {
  public:
-  BackwardWalk(const std::shared_ptr<torch::autograd::Node>& root, const torch::autograd::GraphTask& task);
+  BackwardSchedule(const std::shared_ptr<torch::autograd::Node>& root, const torch::autograd::GraphTask& task);
 
   // Why LibTorch's engine has to run this backward; empty if it can be recorded.
   const std::string& why_not() const { return why_not_; }

@@ -247,13 +247,13 @@ class TrainStep::Impl {
     if (const char* reason = why_not_now(leaves)) {
       return run_eagerly(arguments, reason);
     }
-    const PlanKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
-    const auto holds = [&](PlanEntry& trace) { return static_cast<TrainTrace&>(trace).holds(arguments, parameters); };
-    PlanTable::Found found = table_.find(key, holds);
+    const RecordingKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
+    const auto holds = [&](Recording& trace) { return static_cast<TrainTrace&>(trace).holds(arguments, parameters); };
+    RecordingCache::Found found = table_.find(key, holds);
     auto trace = std::static_pointer_cast<TrainTrace>(std::move(found.plan));
     StepResult result;
     if (trace == nullptr) {
-      const PlanTable::Decision decision = table_.decide(key);
+      const RecordingCache::Decision decision = table_.decide(key);
       if (!decision.pattern) {
         return run_eagerly(arguments, decision.why_not);
       }
@@ -340,7 +340,7 @@ class TrainStep::Impl {
       return TrainTrace::record(module_, checked_loss(), arguments, parameters, pattern, plans_update ? &optimizer : nullptr,
                                 result);
     } catch (...) {
-      hand_back_values(*module_.script_module()._ivalue());
+      replace_traced_values(*module_.script_module()._ivalue());
       throw;
     }
   }
@@ -424,7 +424,7 @@ class TrainStep::Impl {
   const BackwardCache backwards_;         // of calls without a plan
   bool sets_attributes_ = false;          // the module may; once `why_never_` is known
   std::optional<const char*> why_never_;  // steps are recorded; null if they may be. Nothing before the first call
-  PlanTable table_;                       // of TrainTraces
+  RecordingCache table_;                  // of TrainTraces
   size_t calls_ = 0;                      // since the optimizer's last step
   uint64_t updated_by_plan_ = 0;          // calls whose plans updated the parameters
   uint64_t updates_by_plan_ = 0;          // of parameters, in these

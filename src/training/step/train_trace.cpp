@@ -288,8 +288,8 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     graph->body().remove_return(used);  // the factor that clips
   }
   trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
-  trace->plan_ = TracedGraph::make(std::move(graph), "train step", module.options(),
-                                   {.sizes = captured_sizes, .complete = std::move(complete)});
+  trace->plan_ = CompiledTrace::make(std::move(graph), "train step", module.options(),
+                                     {.sizes = captured_sizes, .complete = std::move(complete)});
   return trace;
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "executor/call_recording.h"
-#include "executor/traced_graph.h"
+#include "executor/compiled_trace.h"
 #include "trace/operands_key.h"
 #include "training/step/step_update.h"
 
@@ -98,7 +98,7 @@ class TrainTrace final : public CallRecording {
   std::vector<size_t> written_;         // inputs of the plan, if it reads numbers
   bool draws_ = false;                  // random numbers
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
-  std::shared_ptr<TracedGraph> plan_;
+  std::shared_ptr<CompiledTrace> plan_;
 };
 
 }  // namespace sconce

@@ -134,9 +134,9 @@ Expected<DifferentiatedPlan> differentiated_plan(const Graph& inlined, const Gra
   CompileSettings settings(options);
   settings.callees = callees.get();
   settings.compile = CompileMode::kNever;  // kernels are not shown
-  const std::vector<int64_t> open_sizes = specs.open_sizes(arguments);
+  const std::vector<int64_t> symbolic_sizes = specs.symbolic_sizes(arguments);
   auto compiled = compile_specialized(
-      optimized, [&](Graph& graph) { return facts_of_spec(graph, specs, spec.words(), open_sizes); }, settings);
+      optimized, [&](Graph& graph) { return facts_of_spec(graph, specs, spec.words(), symbolic_sizes); }, settings);
   if (!compiled) {
     return compiled.refusal();
   }

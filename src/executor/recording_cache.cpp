@@ -1,0 +1,201 @@
+#include "executor/recording_cache.h"
+
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+namespace sconce {
+namespace {
+
+constexpr size_t kMaxGeneral = 4;   // more would follow sizes that have no pattern
+constexpr size_t kMaxUnused = 4;    // recordings of a kind in a row, for the same sizes
+constexpr size_t kMaxReasons = 64;  // that are counted apart
+constexpr const char* kOtherReasons = "other reasons";
+constexpr const char* kFirstTime = "its kind came for the first time";
+constexpr const char* kUnstable = "what its recording assumes changes from call to call";
+
+uint64_t hash_of(const RecordingKey& key) {
+  const std::string_view sizes(reinterpret_cast<const char*>(key.sizes.data()), key.sizes.size() * sizeof(int64_t));
+  const std::hash<std::string_view> hash;
+  return hash(key.structure) * 31 + hash(sizes);
+}
+
+}  // namespace
+
+RecordingCache::Structure* RecordingCache::structure_of(const RecordingKey& key) {
+  const auto found = structures_.find(key.structure);
+  return found == structures_.end() ? nullptr : found->second.get();
+}
+
+RecordingCache::Found RecordingCache::find(const RecordingKey& key, Holds holds) {
+  c10::SmallVector<Found, 2> fitting;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const Structure* structure = structure_of(key);
+    for (size_t i = 0; structure != nullptr && i < structure->uses.size(); ++i) {
+      const Uses::iterator use = structure->uses[i];
+      auto symbols = use->plan->pattern.match(key.sizes);
+      if (symbols && (use->plan->guards == nullptr || use->plan->guards->hold(*symbols))) {
+        uses_.splice(uses_.begin(), uses_, use);
+        fitting.push_back({use->plan, std::move(*symbols)});
+      }
+    }
+  }
+  // A refusal stands for all calls of the kind, but for those that a recording serves all the same.
+  Found refused;
+  for (Found& each : fitting) {
+    if (!each.plan->refusal.empty()) {
+      refused = std::move(each);
+    } else if (holds(*each.plan)) {
+      return std::move(each);
+    }
+  }
+  return refused;
+}
+
+RecordingCache::Decision RecordingCache::decide(const RecordingKey& key, bool records_first) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Structure* structure = structure_of(key);
+  if (structure != nullptr && !structure->keeps_sizes) {
+    SizePattern general(key.sizes, structure->first_sizes, structure->symbolic);
+    if (general.has_symbols()) {
+      return {std::move(general)};
+    }
+  }
+  const bool is_first = records_first && seen_.is_empty();
+  // The first recording of a structure is of any sizes: the next one leaves them open.
+  const bool has_come =
+      structure == nullptr && !key.sizes.empty() && (seen_.sees_again(hash_of(RecordingKey(key.structure))) || is_first);
+  if (!seen_.sees_again(hash_of(key)) && !has_come && !is_first) {
+    return {std::nullopt, kFirstTime};
+  }
+  if (structure != nullptr && !were_used(*structure, key.sizes)) {
+    if (!structure->patience.allows()) {
+      return {std::nullopt, kUnstable};
+    }
+    structure->patience.lose();
+  }
+  return {SizePattern(key.sizes)};
+}
+
+// Returns whether one of the last recordings of these sizes has served a call, or still may.
+bool RecordingCache::were_used(const Structure& structure, const std::vector<int64_t>& sizes) {
+  size_t unused = 0;
+  for (const Uses::iterator use : structure.uses) {
+    if (use->plan->pattern.has_symbols() || !use->plan->pattern.match(sizes)) {
+      continue;
+    }
+    if (use->plan->runs != 0 || !use->plan->is_ready()) {
+      return true;
+    }
+    if (++unused >= kMaxUnused) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void RecordingCache::insert(const RecordingKey& key, RecordingPtr plan, Holds holds) {
+  Uses dropped;  // destroyed outside of the lock
+  if (find(key, holds).plan != nullptr) {
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (structure_of(key) == nullptr) {
+    auto made = std::make_unique<Structure>();
+    made->key = key.structure;
+    made->first_sizes = key.sizes;
+    made->symbolic.resize(key.sizes.size());
+    structures_.emplace(made->key, std::move(made));
+  }
+  Structure& structure = *structure_of(key);
+  const bool is_general = plan->pattern.has_symbols();
+  if (is_general) {
+    const std::string& why = !plan->refusal.empty() ? plan->refusal : plan->why_sizes_are_fixed;
+    if (!why.empty()) {
+      structure.keeps_sizes = true;
+      why_sizes_are_fixed_.insert(why);
+    }
+    if (!plan->refusal.empty()) {
+      return;  // a recording of one size may not be refused
+    }
+    structure.keeps_sizes = structure.keeps_sizes || ++structure.general >= kMaxGeneral;
+    const std::vector<bool> symbolic = plan->pattern.symbolic();
+    std::transform(symbolic.begin(), symbolic.end(), structure.symbolic.begin(), structure.symbolic.begin(),
+                   std::logical_or<>());
+  }
+  if (uses_.size() >= capacity_) {
+    drop_oldest(dropped, structure);
+  }
+  uses_.push_front({std::move(plan), &structure});
+  structure.uses.insert(is_general ? structure.uses.end() : structure.uses.begin(), uses_.begin());
+}
+
+void RecordingCache::drop_oldest(Uses& dropped, const Structure& kept) {
+  const Uses::iterator oldest = std::prev(uses_.end());
+  Structure& structure = *oldest->structure;
+  structure.uses.erase(std::find(structure.uses.begin(), structure.uses.end(), oldest));
+  dropped.splice(dropped.begin(), uses_, oldest);
+  if (structure.uses.empty() && &structure != &kept) {
+    structures_.erase(structures_.find(structure.key));
+  }
+}
+
+void RecordingCache::count_run(Recording& plan) {
+  by_plan_.add();
+  plan.runs.fetch_add(1, std::memory_order_relaxed);
+}
+
+void RecordingCache::count_eager(const std::string& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool is_known = reasons_.size() < kMaxReasons || reasons_.count(reason) != 0;
+  ++reasons_[is_known ? reason : kOtherReasons];
+}
+
+ServedCalls RecordingCache::served() const {
+  ServedCalls served;
+  served.by_plan = by_plan_.value();
+  served.recorded = recorded_.value();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  served.reasons.assign(reasons_.begin(), reasons_.end());
+  for (const auto& [reason, times] : reasons_) {
+    served.eager += times;
+  }
+  return served;
+}
+
+std::vector<std::string> RecordingCache::why_sizes_are_fixed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {why_sizes_are_fixed_.begin(), why_sizes_are_fixed_.end()};
+}
+
+std::vector<RecordingCache::RecordingPtr> RecordingCache::plans() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<RecordingPtr> plans;
+  for (const Use& use : uses_) {
+    plans.push_back(use.plan);
+  }
+  return plans;
+}
+
+void RecordingCache::wait_for_compiles() const {
+  for (const RecordingPtr& plan : plans()) {
+    plan->wait_for_compile();
+  }
+}
+
+void RecordingCache::clear() {
+  Uses dropped;  // destroyed outside of the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  dropped.swap(uses_);
+  structures_.clear();
+  why_sizes_are_fixed_.clear();
+  reasons_.clear();
+  seen_ = SecondSight(kSeenKeys);
+  by_plan_.reset();
+  recorded_.reset();
+}
+
+}  // namespace sconce
