@@ -1,6 +1,7 @@
 #include "executor/call_recording.h"
 
 #include "base/tensors_in.h"
+#include "trace/undone_writes.h"
 
 #include <algorithm>
 
@@ -31,6 +32,28 @@ void CallRecording::check_call(Tracer& tracer, const ModulePtr& module, const Ca
   }
   kept.insert(kept.end(), owned.begin(), owned.end());
   tracer.refuse_captured(kept);
+}
+
+bool CallRecording::run_undoably(const Effects& effects, c10::function_ref<bool()> run) const {
+  UndoneWrites undone(effects.written);
+  if (!effects.draws) {
+    undone.keep_generators();
+  }
+  bool reads_the_recorded = false;
+  try {
+    reads_the_recorded = run();
+  } catch (const std::exception&) {
+    // Other numbers may let the call do something else.
+  }
+  if (reads_the_recorded) {
+    undone.keep();
+    return true;
+  }
+  for (const at::Tensor& tensor : effects.marked) {
+    tensor.set_requires_grad(false);
+  }
+  misses_.fetch_add(1, std::memory_order_relaxed);
+  return false;
 }
 
 }  // namespace sconce

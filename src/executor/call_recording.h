@@ -8,6 +8,7 @@
 #include "trace/tracer.h"
 
 #include <ATen/core/ivalue.h>
+#include <c10/util/FunctionRef.h>
 
 #include <atomic>
 #include <cstdint>
@@ -24,7 +25,8 @@ namespace sconce {
 //   4. `check_call`       refuses what later calls cannot repeat
 //   5. the owner          compiles what the tracer has recorded
 //
-// In a later call, the owner asks `has_structure_of`, runs the plan, and compares the numbers that it has read.
+// In a later call, the owner asks `has_structure_of` and runs the plan: by `run_undoably` if the call reads numbers, which may
+// differ from the recorded ones.
 class CallRecording : public Recording {
  public:
   // Returns whether runs read different numbers so often that the recording costs more than it gains.
@@ -48,8 +50,16 @@ class CallRecording : public Recording {
   // plan may read as they are in each call, besides the module's.
   void check_call(Tracer& tracer, const ModulePtr& module, const CallArguments& arguments,
                   const std::vector<at::Tensor>& owned = {}) const;
-  // Takes a run that has read other numbers than the recorded call.
-  void count_miss() const { misses_.fetch_add(1, std::memory_order_relaxed); }
+  // What a run changes besides its results.
+  struct Effects {
+    std::vector<at::Tensor> written;  // tensors that the plan may write
+    std::vector<at::Tensor> marked;   // tensors that require a gradient since the run
+    bool draws = false;               // random numbers
+  };
+  // Runs a plan that reads numbers. `run` returns whether they are the recorded ones. If not, or if it raises, nothing of the
+  // run is to be seen: the owner runs the operators, which raise the same if they read the recorded numbers.
+  bool run_undoably(const Effects& effects, c10::function_ref<bool()> run) const;
+  // Returns how many runs have read other numbers than the recorded call.
   virtual uint64_t misses() const { return misses_; }
 
   const std::shared_ptr<SymbolicSizes>& sizes() const { return sizes_; }

@@ -409,50 +409,30 @@ bool RecordedCall::run_parts(const std::vector<int64_t>& symbols, std::vector<at
   return true;
 }
 
-// Where other numbers are read than in the recorded call, nothing of the run is to be seen: the method runs the call.
-bool RecordedCall::run_undoably(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const {
-  std::vector<at::Tensor> written;
-  bool draws = false;
+CallRecording::Effects RecordedCall::effects_on(const std::vector<at::Tensor>& tensors) const {
+  Effects effects;
   for (const Part& part : parts_) {
-    draws = draws || part.plans->draws;
+    effects.draws = effects.draws || part.plans->draws;
     for (const size_t position : part.plans->written) {
       if (const size_t number = part.tensors[position]; number < tensors.size()) {  // not what a part returns
-        written.push_back(tensors[number]);
+        effects.written.push_back(tensors[number]);
       }
     }
   }
-  std::vector<at::Tensor> marked;
   for (const size_t number : parts_.front().plans->marked) {
     if (!tensors[number].requires_grad()) {
-      marked.push_back(tensors[number]);
+      effects.marked.push_back(tensors[number]);
     }
   }
-  UndoneWrites undone(written);
-  if (!draws) {
-    undone.keep_generators();
-  }
-  bool has_run = false;
-  try {
-    has_run = run_parts(symbols, tensors);
-  } catch (const std::exception&) {
-    // Where other numbers are read, the call may do something else. If not, it raises the same.
-  }
-  if (has_run) {
-    undone.keep();
-    return true;
-  }
-  for (const at::Tensor& tensor : marked) {
-    tensor.set_requires_grad(false);
-  }
-  return false;
+  return effects;
 }
 
 std::optional<c10::IValue> RecordedCall::run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const {
   std::vector<at::Tensor> tensors = arguments.tensors;
   tensors.insert(tensors.end(), captured_.tensors().begin(), captured_.tensors().end());
+  const auto run_all = [&] { return run_parts(symbols, tensors); };
   const bool reads = std::ranges::any_of(parts_, [](const Part& part) { return !part.plans->reads.empty(); });
-  if (!(reads ? run_undoably(symbols, tensors) : run_parts(symbols, tensors))) {
-    count_miss();
+  if (!(reads ? run_undoably(effects_on(tensors), run_all) : run_all())) {
     return std::nullopt;
   }
   auto returned = returned_.begin();

@@ -100,8 +100,8 @@ class RecordedCall final : public CallRecording {
   // Runs the parts on the tensors of a call, and adds what they return. Returns false if one reads other numbers than when
   // it was recorded.
   bool run_parts(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const;
-  // The same, and then leaves everything as it was.
-  bool run_undoably(const std::vector<int64_t>& symbols, std::vector<at::Tensor>& tensors) const;
+  // Returns what `run_parts` changes of these tensors.
+  Effects effects_on(const std::vector<at::Tensor>& tensors) const;
 
   c10::IValue result_;            // a template of the result, with placeholders for its tensors
   std::vector<size_t> returned_;  // per tensor of the result: its number among the tensors of the call

@@ -9,7 +9,6 @@
 #include "trace/tensor_state.h"
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
-#include "trace/undone_writes.h"
 #include "training/backward/node_hooks.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -298,24 +297,15 @@ bool TrainTrace::run_plan(torch::jit::Stack& stack) const {
     plan_->run(stack);
     return true;
   }
-  std::vector<at::Tensor> written;
+  Effects effects{.draws = draws_};
   for (const size_t input : written_) {
-    written.push_back(stack[input].toTensor());
+    effects.written.push_back(stack[input].toTensor());
   }
-  UndoneWrites undone(written);
-  if (!draws_) {
-    undone.keep_generators();
-  }
-  try {
+  return run_undoably(effects, [&] {
     plan_->run(stack);
-  } catch (const std::exception&) {
-    return false;  // if the call reads the recorded numbers, its operators raise the same
-  }
-  if (!std::equal(reads_.begin(), reads_.end(), stack.end() - static_cast<std::ptrdiff_t>(reads_.size()), is_same_number)) {
-    return false;
-  }
-  undone.keep();
-  return true;
+    return std::equal(reads_.begin(), reads_.end(), stack.end() - static_cast<std::ptrdiff_t>(reads_.size()),
+                      is_same_number);
+  });
 }
 
 std::optional<StepResult> TrainTrace::run(const StepArguments& arguments, const std::vector<int64_t>& symbols) {
@@ -342,7 +332,6 @@ std::optional<StepResult> TrainTrace::run(const StepArguments& arguments, const 
     return result;
   }
   if (!run_plan(stack)) {
-    count_miss();
     return std::nullopt;
   }
   take_results();
