@@ -172,7 +172,12 @@ Dim SizeArithmetic::if_less(Dim x, Dim y, Dim a, Dim b) {
   return choice(less(x, y), Operation::kIsLess, x, y, a, b);
 }
 
-Dim SizeArithmetic::if_equal(Dim x, Dim y, Dim a, Dim b) { return choice(equal(x, y), Operation::kIsEqual, x, y, a, b); }
+Dim SizeArithmetic::if_equal(Dim x, Dim y, Dim a, Dim b) {
+  if ((a == x && b == y) || (a == y && b == x)) {
+    return b;  // where they are equal, `a` is the same size
+  }
+  return choice(equal(x, y), Operation::kIsEqual, x, y, a, b);
+}
 
 Dim SizeArithmetic::choice(std::optional<bool> is_known, Operation condition, Dim x, Dim y, Dim a, Dim b) {
   if (is_known) {

@@ -62,6 +62,14 @@ TEST(SizeArithmetic, DecidesWhatHoldsForEverySize) {
   EXPECT_EQ(sizes.equal(kH, number(1)), false);
 }
 
+// As in the shape function of expand, where a dim of one element takes the size that is asked for.
+TEST(SizeArithmetic, ChoosesBetweenEqualSizes) {
+  SizeArithmetic sizes(2);
+  EXPECT_EQ(sizes.if_equal(kH, number(1), number(1), kH), kH);
+  EXPECT_EQ(sizes.if_equal(kH, number(1), kH, number(1)), number(1));
+  EXPECT_NE(sizes.if_equal(kH, number(1), number(2), kH), kH);
+}
+
 TEST(SizeArithmetic, BroadcastsWhatIsKnownToBeLongerThanOne) {
   SizeArithmetic sizes(2);
   EXPECT_EQ(sizes.broadcast(kH, number(1)), kH);
