@@ -9,8 +9,10 @@
 namespace sconce {
 namespace {
 
-constexpr size_t kMaxGeneral = 4;   // more would follow sizes that have no pattern
-constexpr size_t kMaxUnused = 4;    // recordings of a kind in a row, for the same sizes
+constexpr size_t kMaxGeneral = 4;  // more would follow sizes that have no pattern
+constexpr size_t kMaxUnused = 4;   // recordings of a kind in a row, for the same sizes
+constexpr size_t kMaxSizes = 16;   // recordings of one size each; more have to pay
+constexpr uint64_t kRunsThatPay = 8;
 constexpr size_t kMaxReasons = 64;  // that are counted apart
 constexpr const char* kOtherReasons = "other reasons";
 constexpr const char* kFirstTime = "its kind came for the first time";
@@ -71,13 +73,23 @@ RecordingCache::Decision RecordingCache::decide(const RecordingKey& key, bool re
   if (!seen_.sees_again(hash_of(key)) && !has_come && !is_first) {
     return {std::nullopt, kFirstTime};
   }
-  if (structure != nullptr && !were_used(*structure, key.sizes)) {
+  if (structure != nullptr && !(sizes_pay(*structure) && were_used(*structure, key.sizes))) {
     if (!structure->patience.allows()) {
       return {std::nullopt, kUnstable};
     }
     structure->patience.lose();
   }
   return {SizePattern(key.sizes)};
+}
+
+// Returns whether recordings of one size each are worth their cost. Those of a data set whose sizes come once in an epoch
+// are not.
+bool RecordingCache::sizes_pay(const Structure& structure) {
+  uint64_t runs = structure.dropped_runs;
+  for (const Uses::iterator use : structure.uses) {
+    runs += use->plan->pattern.has_symbols() ? 0 : use->plan->runs.load();
+  }
+  return structure.of_one_size < kMaxSizes || runs >= kRunsThatPay * structure.of_one_size;
 }
 
 // Returns whether one of the last recordings of these sizes has served a call, or still may.
@@ -126,6 +138,7 @@ void RecordingCache::insert(const RecordingKey& key, RecordingPtr plan, Holds ho
     std::transform(symbolic.begin(), symbolic.end(), structure.symbolic.begin(), structure.symbolic.begin(),
                    std::logical_or<>());
   }
+  structure.of_one_size += is_general ? 0 : 1;
   if (uses_.size() >= capacity_) {
     drop_oldest(dropped, structure);
   }
@@ -137,6 +150,7 @@ void RecordingCache::drop_oldest(Uses& dropped, const Structure& kept) {
   const Uses::iterator oldest = std::prev(uses_.end());
   Structure& structure = *oldest->structure;
   structure.uses.erase(std::find(structure.uses.begin(), structure.uses.end(), oldest));
+  structure.dropped_runs += oldest->plan->pattern.has_symbols() ? 0 : oldest->plan->runs.load();
   dropped.splice(dropped.begin(), uses_, oldest);
   if (structure.uses.empty() && &structure != &kept) {
     structures_.erase(structures_.find(structure.key));

@@ -112,6 +112,8 @@ class RecordingCache {
     std::vector<bool> symbolic;                                // which sizes one leaves open
     size_t general = 0;                                        // how many leave sizes open
     bool keeps_sizes = false;                                  // no recording can leave sizes open
+    size_t of_one_size = 0;                                    // how many have been made
+    uint64_t dropped_runs = 0;                                 // of those of one size that are no longer kept
     Patience patience{{.losses = 1, .rest = 1, .growth = 2}};  // with recordings that are not used
   };
   struct HashOfText {
@@ -122,6 +124,7 @@ class RecordingCache {
   static constexpr size_t kSeenKeys = 1024;
 
   Structure* structure_of(const RecordingKey& key);
+  static bool sizes_pay(const Structure& structure);
   static bool were_used(const Structure& structure, const std::vector<int64_t>& sizes);
   void drop_oldest(Uses& dropped, const Structure& kept);
 

@@ -169,6 +169,23 @@ TEST(RecordingCache, KeepsSizesWhereNoRecordingCanLeaveThemOpen) {
   EXPECT_EQ(program.call("a", {16}), kFirst);
 }
 
+// The sizes of a data set come once in an epoch, and there are more of them than recordings are kept.
+TEST(RecordingCache, RecordsEverFewerSizesThatComeSeldom) {
+  Program program;
+  EXPECT_EQ(program.call("a", {4}), "recorded");
+  program.refusal = "it reads a size";
+  EXPECT_EQ(program.call("a", {8}), "recorded");
+  program.refusal.clear();
+  int recorded = 0;
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    for (int64_t size = 100; size < 200; ++size) {
+      recorded += program.call("a", {size}) == "recorded" ? 1 : 0;
+    }
+  }
+  EXPECT_GE(recorded, 16);
+  EXPECT_LE(recorded, 100);
+}
+
 TEST(RecordingCache, CountsManyReasonsTogether) {
   Program program;
   for (int i = 0; i < 1000; ++i) {
