@@ -172,6 +172,27 @@ def forward(self, x):
   }
 }
 
+// LibTorch's GRU cell clones its gates between its writes, for backward alone.
+TEST(RecordedResults, AreStepsOfAGruLoopAndItsState) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    h = x[:, 6:]
+    logits = []
+    values = []
+    for t in range(3):
+        h = torch.gru_cell(x[:, :6], h * self.scale, self.a_weight[:6, :6], self.a_weight[:6, 6:], self.a_bias[:6],
+                           self.a_bias[2:])
+        logits.append(torch.cummax(torch.linear(h, self.b_weight[:, :2]), 1)[0])
+        values.append(torch.tanh(h).sum(1))
+    return torch.stack(logits), torch.stack(values), h
+)");
+  expect_equal_uses(pair, [&](const c10::IValue& result, const at::Tensor&) {
+    const auto& elements = result.toTupleRef().elements();
+    (elements[0].toTensor().pow(2).sum() + elements[1].toTensor().sum() + elements[2].toTensor().sin().sum()).backward();
+  });
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+}
+
 TEST(RecordedResults, ShowHooksTheSumOfTheirGradients) {
   for (const int hooked : {1, 2, 3, 4, 5, 6, 7, 8, 15}) {
     const uint64_t by_plan =

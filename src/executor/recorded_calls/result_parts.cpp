@@ -116,13 +116,29 @@ class ResultSplitter {
     }
   }
 
+  // Returns whether forward needs the node, by position. LibTorch's in-place operators clone what only backward reads.
+  std::vector<bool> find_needed() const {
+    std::vector<bool> is_needed(nodes_.size());
+    for (size_t i = nodes_.size(); i-- > 0;) {
+      const auto is_read = [&](const Value* output) {
+        return is_returned(*output) || std::ranges::any_of(output->uses(), [&](const auto& use) {
+                 const auto user = positions_.find(use.user);
+                 return user == positions_.end() || is_needed[user->second];
+               });
+      };
+      is_needed[i] = has_effects(*nodes_[i]) || std::ranges::any_of(nodes_[i]->outputs(), is_read);
+    }
+    return is_needed;
+  }
+
   // Nodes that lead to the same results are a part. The last one leads to none: metrics, numbers, statistics.
   void number_parts() {
     std::map<Dependence, size_t> numbers;
     std::vector<size_t> last;
+    const std::vector<bool> is_needed = find_needed();
     part_of_.resize(nodes_.size(), kNone);
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (is_made_again(*nodes_[i])) {
+      if (is_made_again(*nodes_[i]) || !is_needed[i]) {
         continue;
       }
       if (!any(reached_[i])) {
