@@ -114,6 +114,7 @@ void TraceTensor::refuse_read() const {
 namespace {
 
 thread_local bool ignores_sizes = false;
+thread_local bool numel_asks_whether_empty = false;
 
 void pin(const SymbolicGeometry* geometry, const std::vector<c10::SymInt> SymbolicGeometry::* numbers) {
   for (size_t i = 0; geometry != nullptr && !ignores_sizes && i < (geometry->*numbers).size(); ++i) {
@@ -141,6 +142,9 @@ bool has_strides_of(const SymbolicGeometry& geometry, const std::vector<size_t>&
 IgnoredSizes::IgnoredSizes() : outer_(std::exchange(ignores_sizes, true)) {}
 IgnoredSizes::~IgnoredSizes() { ignores_sizes = outer_; }
 
+NumelAsksWhetherEmpty::NumelAsksWhetherEmpty() : outer_(std::exchange(numel_asks_whether_empty, true)) {}
+NumelAsksWhetherEmpty::~NumelAsksWhetherEmpty() { numel_asks_whether_empty = outer_; }
+
 at::IntArrayRef TraceTensor::sizes_custom() const {
   pin(geometry_.get(), &SymbolicGeometry::sizes);
   return real_.sizes();
@@ -160,6 +164,9 @@ c10::SymInt TraceTensor::sym_storage_offset_custom() const {
 int64_t TraceTensor::numel_custom() const {
   if (std::exchange(is_read_pending_, false)) {
     refuse_read();  // the last that LibTorch asks for a pointer to elements of any dtype
+  }
+  if (numel_asks_whether_empty) {
+    return sym_numel_custom() == 0 ? 0 : real_.numel();  // a guard
   }
   return sym_numel_custom().guard_int(__FILE__, __LINE__);
 }

@@ -31,6 +31,18 @@ class IgnoredSizes {
   const bool outer_;
 };
 
+// Code of this thread that reads how many elements a tensor has asks whether it has any.
+class NumelAsksWhetherEmpty {
+ public:
+  NumelAsksWhetherEmpty();
+  ~NumelAsksWhetherEmpty();
+  NumelAsksWhetherEmpty(const NumelAsksWhetherEmpty&) = delete;
+  NumelAsksWhetherEmpty& operator=(const NumelAsksWhetherEmpty&) = delete;
+
+ private:
+  const bool outer_;
+};
+
 // Stands for a value of the graph that a tracer writes, and holds the real tensor that operators compute with. Sizes,
 // strides and dtype are the real tensor's; where they are symbolic, a read of a plain number is a guard. Code that asks for
 // its memory gets the real tensor's, and the trace is refused: no number enters a trace unseen. Only memory without contents

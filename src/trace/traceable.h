@@ -21,6 +21,10 @@ bool has_sizes_by_elements(const Op& op);
 // Returns whether the operator tells a number of the elements of tensors, and does nothing else.
 bool reads_number(const c10::OperatorHandle& op);
 
+// Returns whether LibTorch's function for the operator, which is composed of others, counts the elements of its operands
+// only to see whether there are any.
+bool counts_to_see_whether_empty(const c10::OperatorHandle& op);
+
 // Returns whether autograd records a call with these arguments.
 bool is_recorded_by_autograd(c10::ArrayRef<c10::IValue> arguments);
 

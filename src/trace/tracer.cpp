@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace sconce {
@@ -43,6 +44,10 @@ void watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
   } else if (may_do_more_than_compute(op)) {
     const std::string what = call_of_library(op);
     CallWatch::is_on() ? CallWatch::note(what) : CallWatch::note_for_all(what);
+  }
+  std::optional<NumelAsksWhetherEmpty> counting;
+  if (current_tracer != nullptr && counts_to_see_whether_empty(op)) {
+    counting.emplace();
   }
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kWatchKey), stack);
 }

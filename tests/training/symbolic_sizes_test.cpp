@@ -61,6 +61,16 @@ const std::vector<OpenModel> kModels = {
      "4)).sum())"},
     {"cross", "y = torch.cat([torch.linalg_cross(h[:, :3], x[:, :3] + 1), h[:, 3:]], 1)"},
     {"length", "y = h / (1 + torch.norm(h, 2, 1, True))"},
+    {"shifted", "y = h + torch.linear(torch.silu(h[1:] - h[:-1]), self.b_weight).sum() * 0.01"},
+    {"shifted twice",
+     "d = h[1:] - h[:-1]\n    y = h + torch.linear(torch.silu(d[1:] - d[:-1]), self.b_weight).sum() * 0.01"},
+    {"bags", "y = h + torch.embedding_bag(self.b_weight, torch.argmax(x, 1), torch.arange(x.size(0)))[0]"},
+    {"conv over rows", "y = torch.conv1d(h.t().unsqueeze(0), self.a_weight.unsqueeze(2), self.a_bias)[0].t()"},
+    {"lstm",
+     "states = [torch.zeros(1, 1, 2), torch.zeros(1, 1, 2)]\n    weights = [self.a_weight, self.b_weight[:, :2], "
+     "self.a_bias, "
+     "self.b_bias]\n    y = h + torch.lstm(h.unsqueeze(1), states, weights, True, 1, 0.0, True, False, False)[0].sum(2) * "
+     "0.1"},
     {"deviation", "y = h / (1 + torch.std(h, 1, keepdim=True) + torch.var(h))", true, 8},
     {"distances", "y = h + torch.exp(-torch.cdist(h, x)).sum(1, keepdim=True)"},
     {"triangular",

@@ -85,7 +85,7 @@ def sizes(grad: List[int], query: List[int], key: List[int], value: List[int]):
       {.name = "aten::binary_cross_entropy_backward", .result = like_second},
       {.name = "aten::convolution_backward", .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = R"(
 def sizes(grad: List[int], input: List[int], weight: List[int]):
-    return (input, weight)
+    return (input, weight, [grad[1]])
 )"}},
       {.name = "aten::diagonal_backward", .result = {.dtypes = {kFirst}, .sizes = kInputSizes}},
       {.name = "aten::elu_backward", .layout = Layout::kPointwise},

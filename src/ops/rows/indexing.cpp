@@ -10,6 +10,12 @@ def sizes(weight: List[int], indices: List[int], offsets: List[int], scale_grad_
     return [offsets[0] - 1 if include_last_offset else offsets[0], weight[1]]
 )";
 
+constexpr std::string_view kSizesOfBagGradients = R"(
+def sizes(grad: List[int], indices: List[int], offsets: List[int], offset2bag: List[int], bag_size: List[int],
+          maximum_indices: List[int], num_weights: int):
+    return [num_weights, grad[1]]
+)";
+
 }  // namespace
 
 std::span<const OpRow> indexing_rows() {
@@ -54,6 +60,14 @@ return (torch._embedding_bag_backward(
 )",
        .differentiable_if = "not sparse and per_sample_weights is None and "
                             "(padding_idx is None or (0 <= padding_idx and padding_idx < weight.size(0)))"},
+      // What they return besides the bags depends on the mode and on how the kernel computes them.
+      {.name = "aten::_embedding_bag",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags}},
+      {.name = "aten::_embedding_bag_forward_only",
+       .results = Sharing::kFresh,
+       .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags}},
+      {.name = "aten::_embedding_bag_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfBagGradients}},
       {.name = "aten::gather",
        .result = {.sizes = "def sizes(self: List[int], dim: int, index: List[int]):\n    return index\n"},
        .backward = "(grad.new_zeros(self.size()).scatter_add(dim, index, grad),)",

@@ -169,9 +169,23 @@ else:
     right = torch.matmul(self.transpose(-2, -1), grad)
 return (left, right)
 )"},
-      {.name = "aten::mkldnn_rnn_layer", .results = kFresh, .needs_grad_mode = true},
+      // Its last result is a workspace for backward, whose size oneDNN chooses.
+      {.name = "aten::mkldnn_rnn_layer",
+       .results = kFresh,
+       .needs_grad_mode = true,
+       .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = R"(
+def sizes(input: List[int], weight0: List[int], weight1: List[int], weight2: List[int], weight3: List[int],
+          hx_: List[int], cx_: List[int], reverse: bool, batch_sizes: List[int], mode: int, hidden_size: int):
+    return ([input[0], input[1], hidden_size], hx_, cx_)
+)"}},
       // The gradients of both biases are one tensor.
-      {.name = "aten::mkldnn_rnn_layer_backward", .results = kShared},
+      {.name = "aten::mkldnn_rnn_layer_backward",
+       .results = kShared,
+       .result = {.dtypes = {kFirst, kFirst, kFirst, kFirst, kFirst, kFirst, kFirst}, .sizes = R"(
+def sizes(input: List[int], weight1: List[int], weight2: List[int], weight3: List[int], weight4: List[int],
+          hx_: List[int], cx_tmp: List[int]):
+    return (input, weight1, weight2, weight3, weight4, hx_, cx_tmp)
+)"}},
       {.name = "aten::mm",
        .backward_ignores_result = true,
        .autocast = kReduced,

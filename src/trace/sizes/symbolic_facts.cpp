@@ -35,6 +35,12 @@ bool is_view(const Node& node) {
   return mark != nullptr && !mark->isWrite();
 }
 
+// Returns whether a result may be an operand, or lie in its memory. Where an operator has several results, whose sizes its row
+// gives, they share memory at most with each other.
+bool may_return_operands(const Node& node) {
+  return node.op().results_may_share_memory && (node.outputs().size() == 1 || node.op().result.sizes.empty());
+}
+
 bool is_one_of(const Node& node, std::initializer_list<std::string_view> names) {
   return std::ranges::find(names, node.kind().toQualString()) != names.end();
 }
@@ -308,7 +314,7 @@ AbstractValue SymbolicFacts::result(const Call& call, const AbstractValue& found
 }
 
 Dim SymbolicFacts::offset_of_result(const Call& call, const at::Tensor& real, size_t part) const {
-  if (real.layout() != c10::kStrided || (!is_view(call.node) && !call.node.op().results_may_share_memory)) {
+  if (real.layout() != c10::kStrided || (!is_view(call.node) && !may_return_operands(call.node))) {
     return Dim::known(real.layout() == c10::kStrided ? real.storage_offset() : 0);
   }
   const auto base = offsets_.find(call.node.input(0));
@@ -328,7 +334,7 @@ std::optional<Dims> SymbolicFacts::strides_of(const Call& call, const Dims& size
   std::optional<Dims> strides;
   const bool is_reshape = is_one_of(call.node, {"aten::view", "aten::_unsafe_view"});
   if (!is_view(call.node) && !is_reshape) {
-    strides = call.node.op().results_may_share_memory ? std::nullopt : dense_strides(sizes, real, arithmetic);
+    strides = may_return_operands(call.node) ? std::nullopt : dense_strides(sizes, real, arithmetic);
   } else if (is_one_of(call.node, {"aten::as_strided", "aten::_reshape_alias"})) {
     strides = dims_of(call.operands[2]);
   } else if (const TensorFacts* base = call.operands[0].as_tensor(); base == nullptr || !base->strides || !base->sizes) {
