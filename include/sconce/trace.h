@@ -24,6 +24,8 @@ struct TraceExplanation {
     std::optional<Explanation> plan;  // null for a refused trace
   };
   std::vector<Trace> traces;
+  // Why a plan could not leave sizes open. Each size then has a trace of its own, recorded on its second call.
+  std::vector<std::string> why_sizes_are_fixed;
 };
 
 // A function of tensors, and the plans that were made of it. Thread-safe if the function is.
@@ -31,8 +33,9 @@ struct TraceExplanation {
 // A call with arguments of a kind runs the function and records the ATen operators that it calls. Later calls run the
 // recorded graph as a plan: it is optimized and compiled like a model's, and gradients flow through it. A kind is what the
 // trace may depend on: dtypes, devices, sizes and strides, which arguments require a gradient, grad mode, autocast. The
-// first kind is recorded at once, a later one on its second call. Plans beyond `options.plan_cache_capacity()` replace
-// the least recently used ones.
+// first kind is recorded at once, a later one on its second call. If sizes alone differ from those of an earlier call, they
+// are symbols in a second trace, whose plan serves the sizes that follow. Plans beyond `options.plan_cache_capacity()`
+// replace the least recently used ones.
 //
 // All that the function computes without operators is a constant of the trace: numbers of C++, branches, the state of
 // objects, and which tensors it reads from elsewhere. Their contents are read in each call, and a change of their sizes or

@@ -287,6 +287,9 @@ void Tracer::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(schema.arguments().size());
   const std::vector<c10::IValue> given(std::make_move_iterator(first), std::make_move_iterator(stack.end()));
   stack.erase(first, stack.end());
+  if (forbids_writes_of_others_) {
+    check_writes(schema, given);
+  }
   std::vector<c10::IValue> reals;
   for (const c10::IValue& argument : given) {
     reals.push_back(without_trace(argument));
@@ -319,6 +322,24 @@ void Tracer::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
       note_facts(value, results[i].toTensor());
     }
     stack.push_back(argument != nullptr ? *argument : wrap_result(std::move(results[i]), value, memory));
+  }
+}
+
+void Tracer::check_writes(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& given) const {
+  for (size_t i = 0; i < given.size(); ++i) {
+    const c10::AliasInfo* mark = schema.arguments()[i].alias_info();
+    if (mark == nullptr || !mark->isWrite()) {
+      continue;
+    }
+    given[i].visit([this](const c10::IValue& part) {
+      if (part.isTensor() && part.toTensor().defined()) {
+        const at::Tensor real = real_of(part.toTensor());
+        const auto shares = [&](const at::Tensor& captured) { return captured.is_alias_of(real); };
+        TORCH_CHECK(TraceTensor::of(part.toTensor()) != nullptr && std::ranges::none_of(captured_, shares),
+                    "it writes a tensor that is no argument");
+      }
+      return false;
+    });
   }
 }
 

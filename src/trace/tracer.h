@@ -42,9 +42,9 @@ class Tracer {
 
   // Adds an input of the graph. Returns a tensor that stands for it, and shares memory, version and gradient edge with
   // `real`: what the trace computes with it, autograd records for `real`.
-  at::Tensor add_argument(const at::Tensor& real);
-  // The same for a tensor that is a leaf of the trace, and shares nothing that autograd knows. `symbolic`: its sizes and
-  // strides in a tracer with symbols.
+  // `symbolic`: its sizes and strides in a tracer with symbols.
+  at::Tensor add_argument(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
+  // The same for a tensor that is a leaf of the trace, and shares nothing that autograd knows.
   at::Tensor add_leaf(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
   // The same for what a node has saved: formulas read whether it requires a gradient.
   at::Tensor add_saved(const at::Tensor& real, const std::optional<TensorFacts>& symbolic = std::nullopt);
@@ -85,6 +85,8 @@ class Tracer {
   // library has no kernel for autograd.
   bool is_differentiated_within(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 
+  // From here on, a write to a tensor that the trace was not given raises c10::Error before anything is written.
+  void forbid_writes_of_others() { forbids_writes_of_others_ = true; }
   // From here on, numbers that are read from tensors refuse nothing: a later run may check that they are these.
   void allow_reads(bool allows = true) { allows_reads_ = allows; }
   struct Read {
@@ -128,6 +130,7 @@ class Tracer {
   friend class TracingScope;
   Value* add_input(const at::Tensor& real, const std::optional<TensorFacts>& symbolic);
   void note_facts(Value* value, const at::Tensor& real);
+  void check_writes(const c10::FunctionSchema& schema, const std::vector<c10::IValue>& given) const;
   void note_operands(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given);
   Node* write_node(const c10::OperatorHandle& op, const std::vector<c10::IValue>& arguments);
   bool is_viewed_in_place(const Op& op, const std::vector<c10::IValue>& arguments) const;
@@ -159,6 +162,7 @@ class Tracer {
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // of arguments, which hold them weakly
   std::vector<std::pair<Value*, TensorFacts>> facts_;                 // of results
   std::optional<SymbolicFacts> shapes_;
+  bool forbids_writes_of_others_ = false;
   bool allows_reads_ = false;
   bool allows_marks_ = false;
   bool runs_backward_ = false;

@@ -60,18 +60,18 @@ at::Tensor Tracer::add_leaf(const at::Tensor& real, const std::optional<TensorFa
   return traced;
 }
 
-at::Tensor Tracer::add_argument(const at::Tensor& real) {
+at::Tensor Tracer::add_argument(const at::Tensor& real, const std::optional<TensorFacts>& symbolic) {
   if (!real.defined()) {
     refuse("an argument is undefined");
     return real;
   }
   for (const Argument& argument : arguments_) {
     if (argument.real.is_same(real)) {
-      add_input(real, std::nullopt);  // which nothing reads
+      add_input(real, symbolic);  // which nothing reads
       return argument.traced;
     }
   }
-  at::Tensor traced = wrap(real.variable_data(), add_input(real, std::nullopt));
+  at::Tensor traced = wrap(real.variable_data(), add_input(real, symbolic));
   if (!real.is_inference()) {
     torch::autograd::impl::set_version_counter(traced, torch::autograd::impl::version_counter(real));
   }

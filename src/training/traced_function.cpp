@@ -1,7 +1,10 @@
+#include "base/call_watch.h"
 #include "executor/recording_cache.h"
+#include "trace/sizes/symbolic_facts.h"
 #include "trace/trace_key.h"
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
+#include "trace/undone_writes.h"
 #include "training/backward/node_hooks.h"
 
 #include <sconce/graph_executor.h>
@@ -12,6 +15,10 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace sconce {
 namespace {
@@ -30,22 +37,25 @@ class TracedFunction::Impl {
     if (TracingScope::current() != nullptr || why_not_now({}) != nullptr) {
       return function_(std::move(arguments));
     }
-    const TraceKey kind = kind_of(arguments);
-    const RecordingKey key(bytes_of(kind));
-    const auto found = std::static_pointer_cast<Trace>(table_.find(key, holds).plan);
+    const TraceKeyParts kind = kind_of(arguments);
+    const RecordingKey key(bytes_of(kind.structure), kind.sizes);
+    const RecordingCache::Found recording = table_.find(key, holds);
+    const auto found = std::static_pointer_cast<Trace>(recording.plan);
     if (found != nullptr && found->executor != nullptr) {
       table_.count_run(*found);
-      return run_plan(*found, std::move(arguments));
+      return run_plan(*found, recording.symbols, std::move(arguments));
     }
     if (found != nullptr) {
       found->eager_calls.fetch_add(1, std::memory_order_relaxed);
       return function_(std::move(arguments));
     }
     const bool has_views = may_record_through_views(arguments);
-    if (!table_.decide(key, /*records_first=*/!has_views).pattern) {
+    const RecordingCache::Decision decision = table_.decide(key, /*records_first=*/!has_views);
+    if (!decision.pattern) {
       return has_views ? run_through_views(key, arguments) : function_(std::move(arguments));
     }
-    return record(key, arguments);
+    return decision.pattern->has_symbols() ? record_symbolically(key, *decision.pattern, arguments)
+                                           : record(key, *decision.pattern, arguments);
   }
 
   TraceExplanation explain() const {
@@ -60,6 +70,7 @@ class TracedFunction::Impl {
         entry.plan = trace.executor->explain();
       }
     }
+    explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
     return explanation;
   }
 
@@ -81,10 +92,10 @@ class TracedFunction::Impl {
     }
   };
 
-  static TraceKey kind_of(const Tensors& arguments) {
-    TraceKey key = trace_key(arguments);
+  static TraceKeyParts kind_of(const Tensors& arguments) {
+    TraceKeyParts key = trace_key_parts(arguments);
     for (const at::Tensor& argument : arguments) {
-      key.push_back(argument.defined() && argument.is_leaf() && argument.grad().defined() ? 1 : 0);
+      key.structure.push_back(argument.defined() && argument.is_leaf() && argument.grad().defined() ? 1 : 0);
     }
     return key;
   }
@@ -100,8 +111,9 @@ class TracedFunction::Impl {
     return c10::GradMode::is_enabled() && std::any_of(arguments.begin(), arguments.end(), is_view);
   }
 
-  Tensors run_plan(Trace& trace, Tensors arguments) {
-    torch::jit::Stack stack(std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
+  static Tensors run_plan(Trace& trace, const std::vector<int64_t>& symbols, Tensors arguments) {
+    torch::jit::Stack stack(symbols.begin(), symbols.end());
+    stack.insert(stack.end(), std::make_move_iterator(arguments.begin()), std::make_move_iterator(arguments.end()));
     stack.insert(stack.end(), trace.captured.begin(), trace.captured.end());
     trace.executor->run(stack);
     Tensors results;
@@ -120,7 +132,7 @@ class TracedFunction::Impl {
     Tensors results = function_(arguments);
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].defined() && !arguments[i].is_inference() && arguments[i]._version() != versions[i]) {
-        const auto trace = trace_of(arguments);
+        const auto trace = trace_of(arguments, SizePattern(key.sizes));
         trace->refusal = "the function writes an argument that is a view, or its base";
         table_.insert(key, trace, holds);
         break;
@@ -129,14 +141,15 @@ class TracedFunction::Impl {
     return results;
   }
 
-  static std::shared_ptr<Trace> trace_of(const Tensors& arguments) {
+  static std::shared_ptr<Trace> trace_of(const Tensors& arguments, const SizePattern& pattern) {
     auto trace = std::make_shared<Trace>();
     trace->arguments = describe_inputs(arguments);
+    trace->pattern = pattern;
     return trace;
   }
 
   // Runs the function on tensors that stand for the arguments.
-  Tensors record(const RecordingKey& key, const Tensors& arguments) {
+  Tensors record(const RecordingKey& key, const SizePattern& pattern, const Tensors& arguments) {
     Tracer tracer;
     Tensors traced;
     for (const at::Tensor& argument : arguments) {
@@ -152,20 +165,67 @@ class TracedFunction::Impl {
     }
     refuse_results(tracer, arguments, results);
     tracer.hand_back_gradient_edges();
-    const auto trace = trace_of(arguments);
+    const auto trace = trace_of(arguments, pattern);
     trace->eager_calls = 1;
-    if (tracer.refusal()) {
-      trace->refusal = tracer.refusal()->reason;
-    } else {
-      for (const at::Tensor& result : results) {
-        tracer.add_output(result);
-      }
-      trace->captured = tracer.captured();
-      trace->captured_key = trace_key(trace->captured);
-      trace->executor = std::make_unique<GraphExecutor>(tracer.finish(), "traced function", options_);
-    }
+    finish(tracer, results, *trace);
     table_.insert(key, trace, holds);
     return tracer.as_callers_tensors(results);
+  }
+
+  // Autograd keeps the sizes of what it has recorded, and backward of the caller takes no symbols. So the call is rehearsed,
+  // what it writes is undone, and the plan runs it. If there is none, the function does: it may raise with symbolic sizes.
+  Tensors record_symbolically(const RecordingKey& key, const SizePattern& pattern, const Tensors& arguments) {
+    const auto trace = trace_of(arguments, pattern);
+    if (is_refused_) {  // for what may not happen twice
+      trace->refusal = "a call with other sizes cannot be recorded";
+    } else {
+      const UndoneWrites undone(arguments);
+      const CallWatch watch(CallWatch::AtEffect::kRaise);
+      try {
+        rehearse(arguments, *trace);
+      } catch (const std::exception& error) {
+        const std::string effect = watch.seen();
+        trace->refusal = effect.empty() ? std::string("it raises with symbolic sizes: ") + error.what()
+                                        : effect + ", which a recording might repeat";
+      }
+    }
+    table_.insert(key, trace, holds);
+    return trace->executor != nullptr ? run_plan(*trace, pattern.values(), arguments) : function_(arguments);
+  }
+
+  void rehearse(const Tensors& arguments, Trace& trace) {
+    const auto sizes = std::make_shared<SymbolicSizes>(trace.pattern.values());
+    const auto facts = facts_by_pattern(arguments, trace.pattern, 0, sizes->arithmetic());
+    Tracer tracer(sizes);
+    tracer.forbid_writes_of_others();
+    Tensors traced;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      traced.push_back(tracer.add_argument(arguments[i], facts[i]));
+    }
+    Tensors results;
+    {
+      const TracingScope scope(tracer);
+      results = function_(std::move(traced));
+    }
+    refuse_results(tracer, arguments, results);
+    finish(tracer, results, trace);
+    trace.guards = sizes;
+    trace.why_sizes_are_fixed = sizes->why_pinned();
+  }
+
+  // Compiles what the tracer has recorded.
+  void finish(Tracer& tracer, const Tensors& results, Trace& trace) {
+    if (tracer.refusal()) {
+      trace.refusal = tracer.refusal()->reason;
+      is_refused_ = true;
+      return;
+    }
+    for (const at::Tensor& result : results) {
+      tracer.add_output(result);
+    }
+    trace.captured = tracer.captured();
+    trace.captured_key = trace_key(trace.captured);
+    trace.executor = std::make_unique<GraphExecutor>(tracer.finish(), "traced function", options_);
   }
 
   // Refuses the trace if autograd did what no plan repeats.
@@ -192,6 +252,7 @@ class TracedFunction::Impl {
   const Function function_;
   const Options options_;
   RecordingCache table_;
+  std::atomic<bool> is_refused_{false};  // a recording was
 };
 
 TracedFunction::TracedFunction(Function function, const Options& options)

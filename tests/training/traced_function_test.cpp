@@ -8,6 +8,7 @@
 #include "trace/trace_key.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/api/include/torch/nn/functional.h>
 #include <torch/csrc/api/include/torch/types.h>
@@ -139,6 +140,56 @@ TEST(Trace, ReadsTensorsOfTheClosureInEachCall) {
     const at::NoGradGuard no_grad;
     weight.mul_(2);
   }
+}
+
+TEST(Trace, LeavesSizesOpenThatChange) {
+  const Function loss = [](Tensors in) -> Tensors {
+    const at::Tensor y = at::relu(at::linear(in[0], in[1]));
+    const at::Tensor shifted = y.slice(0, 1) - y.slice(0, 0, -1);
+    return {at::log_softmax(y, 1).mean() + shifted.pow(2).sum(), y.t()};
+  };
+  std::vector<Tensors> calls;
+  for (const int64_t rows : {4, 6, 9, 4, 31, 2, 1, 1, 7}) {
+    calls.push_back({leaf({rows, 6}), leaf({8, 6})});
+  }
+  const TracedFunction traced = expect_same(loss, calls);
+  expect_planned(traced);
+  EXPECT_EQ(traced.explain().traces.size(), 3U) << "a size, symbols, and one row";
+  EXPECT_TRUE(traced.explain().why_sizes_are_fixed.empty());
+}
+
+// C++ code that reads a size as a plain number goes on with this number.
+TEST(Trace, FixesSizesThatAreReadAsNumbers) {
+  const Function scaled = [](Tensors in) -> Tensors { return {in[0] / in[0].size(0)}; };
+  const TracedFunction traced = expect_same(scaled, {{leaf({4, 6})}, {leaf({6, 6})}, {leaf({9, 6})}});
+  EXPECT_THAT(traced.explain().why_sizes_are_fixed, ::testing::ElementsAre(::testing::HasSubstr("plain number")));
+}
+
+TEST(Trace, RunsAgainWhatRaisesWithSymbolicSizes) {
+  const Function raising = [](Tensors in) -> Tensors {
+    in[1].add_(1);
+    TORCH_CHECK(!in[0].sym_size(0).is_heap_allocated(), "a symbol");
+    return {in[0] * in[1] + at::rand({6})};
+  };
+  const TracedFunction traced =
+      expect_same(raising, {{leaf({4, 6}), at::zeros({6})}, {leaf({6, 6}), at::zeros({6})}, {leaf({9, 6}), at::zeros({6})}});
+  EXPECT_THAT(traced.explain().why_sizes_are_fixed, ::testing::ElementsAre(::testing::HasSubstr("a symbol")));
+}
+
+// Writes of other tensors than arguments could not be undone.
+TEST(Trace, KeepsSizesOfAFunctionThatWritesOtherTensors) {
+  const at::Tensor calls = at::zeros({});
+  const TracedFunction traced = trace(
+      [calls](Tensors in) -> Tensors {
+        calls.add_(1);
+        return {in[0] * calls};
+      },
+      Options().compile(CompileMode::kBlocking));
+  for (int call = 1; call <= 12; ++call) {
+    const at::Tensor x = at::randn({3 + call % 4, 2});
+    EXPECT_TRUE(at::equal(traced({x}).front(), x * call));
+  }
+  EXPECT_THAT(traced.explain().why_sizes_are_fixed, ::testing::ElementsAre(::testing::HasSubstr("no argument")));
 }
 
 TEST(Trace, RunsWhatItCannotReplay) {

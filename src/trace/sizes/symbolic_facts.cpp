@@ -35,8 +35,8 @@ bool is_view(const Node& node) {
   return mark != nullptr && !mark->isWrite();
 }
 
-// Returns whether a result may be an operand, or lie in its memory. Where an operator has several results, whose sizes its row
-// gives, they share memory at most with each other.
+// Returns whether a result may be an operand, or lie in its memory. Where an operator has several results, whose sizes its
+// row gives, they share memory at most with each other.
 bool may_return_operands(const Node& node) {
   return node.op().results_may_share_memory && (node.outputs().size() == 1 || node.op().result.sizes.empty());
 }
