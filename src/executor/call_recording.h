@@ -56,8 +56,8 @@ class CallRecording : public Recording {
     std::vector<at::Tensor> marked;   // tensors that require a gradient since the run
     bool draws = false;               // random numbers
   };
-  // Runs a plan that reads numbers. `run` returns whether they are the recorded ones. If not, or if it raises, nothing of the
-  // run is to be seen: the owner runs the operators, which raise the same if they read the recorded numbers.
+  // Runs a plan that reads numbers. `run` returns whether they are the recorded ones. If not, or if it raises, nothing of
+  // the run is to be seen: the owner runs the operators, which raise the same if they read the recorded numbers.
   bool run_undoably(const Effects& effects, c10::function_ref<bool()> run) const;
   // Returns how many runs have read other numbers than the recorded call.
   virtual uint64_t misses() const { return misses_; }
