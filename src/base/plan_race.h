@@ -11,7 +11,7 @@
 namespace sconce {
 
 //   call      1 … 12        13 … 24                     25 …
-//   runs      plan          plan, others, plan, …       the faster one
+//   runs      plan          plan and others in turns    the faster one
 //             (its kernels  (timed, each by its
 //             get ready)    fastest turn)
 //
@@ -29,7 +29,7 @@ class PlanRace {
       return has_lost_.load(std::memory_order_relaxed) ? Side::kOthers : Side::kPlan;
     }
     const uint32_t call = calls_.fetch_add(1, std::memory_order_relaxed);
-    return call < kWarmUp || call % 2 == 0 ? Side::kPlan : Side::kOthers;
+    return call < kWarmUp || !kOthersRun[(call - kWarmUp) % kOthersRun.size()] ? Side::kPlan : Side::kOthers;
   }
   bool is_on() const { return !is_over_.load(std::memory_order_relaxed); }
   // Takes the time of a turn. Those of the first calls count if there are no others.
@@ -49,10 +49,14 @@ class PlanRace {
 
  private:
   static constexpr uint32_t kWarmUp = 12;
-  static constexpr uint32_t kCalls = kWarmUp + 12;
+  // Each side gets every call of a step in a program that makes two, three or four calls in each step. The time until the
+  // next call contains a backward for the last one alone.
+  static constexpr std::array<bool, 12> kOthersRun = {false, true,  false, true,  false, true,
+                                                      true,  false, true,  false, true,  false};
+  static constexpr uint32_t kCalls = kWarmUp + kOthersRun.size();
   static constexpr double kMaxRatio = 1.03;  // less is noise
   // So many turns of the others end the race if the plan is clearly faster.
-  static constexpr uint32_t kMinTurns = 2;
+  static constexpr uint32_t kMinTurns = 4;
   static constexpr double kClear = 0.9;
 
   // The plan's time as a multiple of the others'.

@@ -25,8 +25,8 @@ namespace sconce {
 //   4. `check_call`       refuses what later calls cannot repeat
 //   5. the owner          compiles what the tracer has recorded
 //
-// In a later call, the owner asks `has_structure_of` and runs the plan: by `run_undoably` if the call reads numbers, which may
-// differ from the recorded ones.
+// In a later call, the owner asks `has_structure_of` and runs the plan: by `run_undoably` if the call reads numbers, which
+// may differ from the recorded ones.
 class CallRecording : public Recording {
  public:
   // Returns whether runs read different numbers so often that the recording costs more than it gains.

@@ -18,7 +18,7 @@ int run(PlanRace& race, double seconds_of_plan, double seconds_of_others) {
 
 TEST(PlanRace, EndsSoonIfThePlanIsClearlyFaster) {
   PlanRace race(/*is_held=*/true);
-  EXPECT_EQ(run(race, 1, 2), 16);
+  EXPECT_EQ(run(race, 1, 2), 19);
   EXPECT_FALSE(race.has_lost());
   EXPECT_EQ(race.next(), PlanRace::Side::kPlan);
 }
@@ -28,6 +28,21 @@ TEST(PlanRace, LeavesCallsToTheOthersIfTheyAreFaster) {
   EXPECT_EQ(run(race, 2, 1), 24);
   EXPECT_TRUE(race.has_lost());
   EXPECT_EQ(race.next(), PlanRace::Side::kOthers);
+}
+
+// A program that makes several calls in a step, and a backward after the last one.
+TEST(PlanRace, IsFairInProgramsWithSeveralCallsInAStep) {
+  for (const int calls_in_step : {2, 3, 4}) {
+    for (const bool is_plan_faster : {false, true}) {
+      PlanRace race(/*is_held=*/true);
+      for (int call = 0; race.is_on(); ++call) {
+        const double backward = call % calls_in_step == calls_in_step - 1 ? 10 : 0;
+        const PlanRace::Side side = race.next();
+        race.note(side, backward + ((side == PlanRace::Side::kPlan) == is_plan_faster ? 1 : 2));
+      }
+      EXPECT_EQ(race.has_lost(), !is_plan_faster) << calls_in_step << " calls";
+    }
+  }
 }
 
 TEST(PlanRace, TakesALittleForNoise) {

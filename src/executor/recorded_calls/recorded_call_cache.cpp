@@ -44,6 +44,9 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
   if (is_in_turn_.load(std::memory_order_relaxed)) {
     end_turn();
   }
+  if (meets_losers_.load(std::memory_order_relaxed) && rests_from_losers()) {
+    return false;
+  }
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(inputs - 1);
   const CallArguments arguments({first, stack.end()});
   if (autocast_is_on() || why_not_now({}) != nullptr || !std::ranges::all_of(arguments.tensors, is_ordinary)) {
@@ -83,6 +86,17 @@ void RecordedCallCache::end_turn() {
   }
 }
 
+void RecordedCallCache::note_loser(bool has_lost) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  has_lost ? losers_.lose() : losers_.win_all();
+  meets_losers_ = has_lost;
+}
+
+bool RecordedCallCache::rests_from_losers() {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  return !lock || !losers_.allows();
+}
+
 bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, const std::vector<int64_t>& symbols,
                                     const CallArguments& arguments, torch::jit::Stack& stack,
                                     RecordedCall::RunMethod run_method) {
@@ -98,6 +112,9 @@ bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, 
   }
   PlanRace& race = trace->race();
   const PlanRace::Side side = race.next();
+  if (race.has_lost() || meets_losers_.load(std::memory_order_relaxed)) {
+    note_loser(race.has_lost());
+  }
   if ((!race.is_on() && side == PlanRace::Side::kOthers) || trace->has_hooks_within(arguments)) {
     return false;
   }

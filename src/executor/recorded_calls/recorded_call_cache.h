@@ -51,6 +51,10 @@ class RecordedCallCache {
   bool may_write();
   // Ends the turn that this thread's last call had in a race, and notes its time.
   void end_turn();
+  // Notes whether the recording of a call has lost its race.
+  void note_loser(bool has_lost);
+  // Returns whether a call is not even looked up, because the last ones were those of recordings that have lost.
+  bool rests_from_losers();
 
   const Graph& graph_;
   const RecordedMethod method_;
@@ -65,9 +69,11 @@ class RecordedCallCache {
     std::thread::id thread;
   };
   std::atomic<bool> is_in_turn_{false};
+  std::atomic<bool> meets_losers_{false};
   std::mutex mutex_;  // guards what follows
   std::optional<Turn> turn_;
-  Patience patience_{{.losses = 64}};  // with calls that are refused, until one is not
+  Patience patience_{{.losses = 64}};           // with calls that are refused, until one is not
+  Patience losers_{{.losses = 8, .rest = 64}};  // with recordings that have lost, until one has not
   const Options options_;
   const bool is_recordable_;
   std::once_flag is_analyzed_;
