@@ -1,6 +1,7 @@
 // The calling thread's autocast.
 #pragma once
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -14,5 +15,20 @@ inline c10::DispatchKeySet autocast_keys(
 
 // Returns whether autocast is on for a device. A plan does not know where its operands lie before it runs.
 inline bool autocast_is_on() { return !autocast_keys().empty(); }
+
+// While one lives, autocast on this thread casts anew what it could take from its cache: what it has cast before, and what a
+// recording casts, is of no use to the other.
+class AutocastWithoutCache {
+ public:
+  AutocastWithoutCache() : was_enabled_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~AutocastWithoutCache() { at::autocast::set_autocast_cache_enabled(was_enabled_); }
+  AutocastWithoutCache(const AutocastWithoutCache&) = delete;
+  AutocastWithoutCache& operator=(const AutocastWithoutCache&) = delete;
+
+ private:
+  const bool was_enabled_;
+};
 
 }  // namespace sconce

@@ -1,4 +1,5 @@
 // Calls that record gradients, recorded with their backward: results, gradients and errors are LibTorch's.
+#include "tests/support/autocast_region.h"
 #include "tests/training/recorded_pair.h"
 
 #include <sconce/compiled_backward.h>
@@ -34,6 +35,41 @@ TEST(RecordedCalls, HaveTheGradientsOfLibTorch) {
   expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); });
   EXPECT_GE(pair.recorded().by_plan, 4U);
   EXPECT_EQ(pair.recorded().plans.size(), 2U);
+}
+
+// The recorded casts are those of the region. What the region has cast before is no constant of the recording: the
+// parameters change from call to call.
+TEST(RecordedCalls, RunUnderAutocast) {
+  RecordedPair pair(kSorted);
+  for (int call = 0; call < 10; ++call) {
+    pair.clear_gradients();
+    const at::Tensor x = at::randn({call < 6 ? 5 : 5 + call % 3, 8});
+    const at::Tensor our_x = x.clone().set_requires_grad(true);
+    const at::Tensor their_x = x.clone().set_requires_grad(true);
+    at::Tensor ours;
+    at::Tensor theirs;
+    {
+      const AutocastRegion region(at::kCPU, at::kBFloat16);
+      ours = pair.ours({our_x}).toTensor();
+    }
+    {
+      const AutocastRegion region(at::kCPU, at::kBFloat16);
+      theirs = pair.theirs({their_x}).toTensor();
+    }
+    ASSERT_EQ(ours.scalar_type(), theirs.scalar_type());
+    EXPECT_TRUE(at::allclose(ours, theirs, 0.01, 0.01)) << "call " << call;
+    (ours * ours).sum().backward();
+    (theirs * theirs).sum().backward();
+    EXPECT_TRUE(at::allclose(our_x.grad(), their_x.grad(), 0.02, 0.02)) << "call " << call;
+    const at::NoGradGuard no_grad;
+    for (torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+      for (at::Tensor parameter : module->parameters()) {
+        parameter.sub_(parameter.grad(), 0.01);
+      }
+    }
+  }
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+  EXPECT_TRUE(pair.recorded().reasons.empty());
 }
 
 // LibTorch lets integers that are filled with a tensor require a gradient.

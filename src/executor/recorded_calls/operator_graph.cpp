@@ -6,6 +6,8 @@
 #include "trace/trace_key.h"
 #include "trace/tracer.h"
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
 #include <vector>
 
 namespace sconce {
@@ -19,6 +21,7 @@ void OperatorGraph::run(torch::jit::Stack& stack) const {
     plan = (has_symbolic_sizes ? compile_symbolic(graph_, nullptr) : lower(graph_)).value_or_throw(failure);
     plan->set_name(name_);
   });
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // the casts are recorded
   run_plan(has_symbolic_sizes ? *symbolic_plan_ : *plan_, stack, AutogradUse::kAll);
 }
 

@@ -10,6 +10,7 @@
 #include "trace/history.h"
 
 #include <ATen/ops/ones_like.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
@@ -273,6 +274,7 @@ PartRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& re
     tracer.refuse("it runs more than " + std::to_string(kMaxOperators) + " operators");
     return recording;
   }
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);  // as in backwards of programs
   tracer.detach_without_gradients(false);
   for (const at::Tensor& result : results) {
     tracer.add_output(result);

@@ -1,5 +1,6 @@
 #include "executor/recorded_calls/recorded_call.h"
 
+#include "base/autocast.h"
 #include "base/tensors_in.h"
 #include "executor/recorded_calls/operator_graph.h"
 #include "executor/recorded_calls/result_checks.h"
@@ -279,6 +280,7 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
   }
   UndoneWrites undone(writable);
+  const AutocastWithoutCache autocast;
   Tracer tracer(trace->sizes());
   tracer.allow_reads();
   tracer.allow_marks();

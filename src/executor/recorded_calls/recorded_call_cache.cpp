@@ -2,7 +2,6 @@
 
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
-#include "base/autocast.h"
 #include "base/call_watch.h"
 #include "base/tensors_in.h"
 #include "trace/tensor_state.h"
@@ -49,7 +48,7 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
   }
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(inputs - 1);
   const CallArguments arguments({first, stack.end()});
-  if (autocast_is_on() || why_not_now({}) != nullptr || !std::ranges::all_of(arguments.tensors, is_ordinary)) {
+  if (why_not_now({}) != nullptr || !std::ranges::all_of(arguments.tensors, is_ordinary)) {
     return false;
   }
   const RecordingKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
