@@ -151,13 +151,13 @@ bool sees_gradients(const at::Tensor& tensor) {
 }
 
 bool RecordedCall::holds(const CallArguments& arguments) const {
-  return has_structure_of(arguments) && captured_.hold() && !captured_.share_memory_with(arguments.tensors);
+  return has_structure_of(arguments) && bound_.hold(captured_, arguments.tensors);
 }
 
 bool RecordedCall::has_hooks_within(const CallArguments& arguments) const {
   const auto is_hooked = [](const at::Tensor& tensor) { return sees_gradients(tensor); };
   return std::ranges::any_of(parts_, [](const Part& part) { return part.plans->runs_backward; }) &&
-         (std::ranges::any_of(captured_.tensors(), is_hooked) || std::ranges::any_of(arguments.tensors, is_hooked));
+         (std::ranges::any_of(captured_, is_hooked) || std::ranges::any_of(arguments.tensors, is_hooked));
 }
 
 uint64_t RecordedCall::misses() const {
@@ -238,10 +238,10 @@ std::optional<RecordedCall::Rehearsal> RecordedCall::run_recorded(torch::jit::St
     Rehearsal rehearsal;
     rehearsal.marked = states.marked();
     rehearsal.runs_backward = tracer.runs_backward();
-    captured_ = BoundTensors(tracer.captured());
+    captured_ = tracer.captured();
     std::vector<at::Tensor> tensors = arguments;
     tensors.insert(tensors.end(), tracer.captured().begin(), tracer.captured().end());
-    const std::vector<at::Tensor> results = collect_results(arguments, captured_.tensors().size());
+    const std::vector<at::Tensor> results = collect_results(arguments, captured_.size());
     if (const char* reason = why_not_new(results, tensors)) {
       tracer.refuse(reason);
       return std::nullopt;
@@ -305,7 +305,8 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
   trace->check_call(tracer, module, arguments);
   const at::Tensor placeholder = at::empty({0});
   trace->result_ = with_each_tensor(trace->result_, [&](const at::Tensor&) { return placeholder; });
-  if (trace->captured_.share_memory_with(arguments.tensors)) {
+  trace->bound_ = BoundTensors(trace->captured_, arguments.tensors);
+  if (trace->bound_.share_memory_with(arguments.tensors)) {
     tracer.refuse("an argument shares memory with a parameter or a buffer");
   }
   if (tracer.refusal()) {
@@ -327,7 +328,8 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
     }
   }
   if (!trace->refusal.empty()) {
-    trace->captured_ = BoundTensors();
+    trace->captured_.clear();
+    trace->bound_ = BoundTensors();
     trace->parts_.clear();
   } else {
     trace->why_sizes_are_fixed = trace->sizes() != nullptr ? trace->sizes()->why_pinned() : "";
@@ -338,7 +340,7 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
 void RecordedCall::add_whole(Rehearsal& rehearsal, const CallArguments& arguments, Tracer& tracer,
                              const PartSettings& call) {
   std::vector<at::Tensor> given = arguments.tensors;
-  given.insert(given.end(), captured_.tensors().begin(), captured_.tensors().end());
+  given.insert(given.end(), captured_.begin(), captured_.end());
   std::vector<size_t> numbers(given.size());
   std::iota(numbers.begin(), numbers.end(), size_t{0});
   add_part(rehearsal, std::move(rehearsal.recording), tracer.finish(/*has_facts=*/true), given, std::move(numbers), call);
@@ -360,11 +362,11 @@ void RecordedCall::add_part(const Rehearsal& rehearsal, PartRecording recording,
 
 void RecordedCall::add_parts(Rehearsal& rehearsal, const CallArguments& arguments, const PartSettings& call) {
   std::unordered_map<const Value*, MadeTensor> made;
-  const size_t first_made = call.arguments + captured_.tensors().size();
+  const size_t first_made = call.arguments + captured_.size();
   size_t next = first_made;
   for (const ResultPart& part : rehearsal.parts) {
     PartRun run(arguments, rehearsal.marked, call);
-    if (!run.add_operands(part, captured_.tensors(), made)) {
+    if (!run.add_operands(part, captured_, made)) {
       refusal = "what several of its results are computed from is a tensor whose elements have gaps or overlap";
       return;
     }
@@ -375,7 +377,7 @@ void RecordedCall::add_parts(Rehearsal& rehearsal, const CallArguments& argument
       refusal = std::string("it raises while it is recorded: ") + error.what();
       return;
     }
-    run.number_captured(captured_.tensors());
+    run.number_captured(captured_);
     if (run.tracer.refusal()) {
       refusal = run.tracer.refusal()->reason;
       return;
@@ -431,7 +433,7 @@ CallRecording::Effects RecordedCall::effects_on(const std::vector<at::Tensor>& t
 
 std::optional<c10::IValue> RecordedCall::run(const CallArguments& arguments, const std::vector<int64_t>& symbols) const {
   std::vector<at::Tensor> tensors = arguments.tensors;
-  tensors.insert(tensors.end(), captured_.tensors().begin(), captured_.tensors().end());
+  tensors.insert(tensors.end(), captured_.begin(), captured_.end());
   const auto run_all = [&] { return run_parts(symbols, tensors); };
   const bool reads = std::ranges::any_of(parts_, [](const Part& part) { return !part.plans->reads.empty(); });
   if (!(reads ? run_undoably(effects_on(tensors), run_all) : run_all())) {

@@ -105,7 +105,8 @@ class RecordedCall final : public CallRecording {
 
   c10::IValue result_;            // a template of the result, with placeholders for its tensors
   std::vector<size_t> returned_;  // per tensor of the result: its number among the tensors of the call
-  BoundTensors captured_;
+  std::vector<at::Tensor> captured_;
+  BoundTensors bound_;  // the same
   std::vector<Part> parts_;
   PlanRace race_;
 };

@@ -132,12 +132,15 @@ void TrainTrace::wait_for_compile() const {
 }
 
 bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& parameters) {
+  const auto are_bound = [&](const std::vector<at::Tensor>& own) {
+    return bound_.hold(own, arguments.tensors) || bound_.rebind(own, arguments.tensors);
+  };
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   const auto others = leaves_.begin() + static_cast<std::ptrdiff_t>(parameters_);
   return has_structure_of(arguments) && arguments.inputs == inputs_ &&
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
          (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
-         (update_ == nullptr || update_->begin(parameters)) && operands_key_.matches(arguments.tensors, own_operands());
+         (update_ == nullptr || update_->begin(parameters)) && are_bound(own_operands());
 }
 
 // Eager training adds gradients to all leaves, also to those that no optimizer steps.
@@ -236,7 +239,7 @@ std::shared_ptr<TrainTrace> TrainTrace::refused(const Module& module, const Step
                                                 std::string reason) {
   std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, pattern, parameters.tensors));
   trace->refusal = std::move(reason);
-  trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
+  trace->bound_ = BoundTensors(trace->own_operands(), arguments.tensors);
   return trace;
 }
 
@@ -259,7 +262,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   trace->captured_ = tracer.captured();
   if (tracer.refusal()) {
     trace->refusal = tracer.refusal()->reason;
-    trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
+    trace->bound_ = BoundTensors(trace->own_operands(), arguments.tensors);
     return trace;
   }
   trace->why_sizes_are_fixed = trace->sizes() != nullptr ? trace->sizes()->why_pinned() : "";
@@ -286,7 +289,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   } else if (graph->outputs().size() > used) {
     graph->body().remove_return(used);  // the factor that clips
   }
-  trace->operands_key_ = OperandsKey(arguments.tensors, trace->own_operands());
+  trace->bound_ = BoundTensors(trace->own_operands(), arguments.tensors);
   trace->plan_ = CompiledTrace::make(std::move(graph), "train step", module.options(),
                                      {.sizes = captured_sizes, .complete = std::move(complete)});
   return trace;

@@ -4,7 +4,7 @@
 
 #include "executor/call_recording.h"
 #include "executor/compiled_trace.h"
-#include "trace/operands_key.h"
+#include "trace/bound_tensors.h"
 #include "training/step/step_update.h"
 
 #include <sconce/module.h>
@@ -88,9 +88,9 @@ class TrainTrace final : public CallRecording {
 
   const size_t inputs_;
   std::vector<at::Tensor> leaves_;
-  const size_t parameters_;           // how many leaves are the optimizer's
-  std::vector<at::Tensor> captured_;  // parameters, buffers, and tensors of the loss function
-  OperandsKey operands_key_;
+  const size_t parameters_;             // how many leaves are the optimizer's
+  std::vector<at::Tensor> captured_;    // parameters, buffers, and tensors of the loss function
+  BoundTensors bound_;                  // these, and states of the optimizer
   std::vector<size_t> marked_;          // arguments that a call has require a gradient
   std::vector<size_t> arguments_;       // arguments that gradients flow to: the outputs of the recorded graph after the loss
   std::vector<size_t> gradients_;       // per output after these: the leaf
