@@ -5,6 +5,7 @@
 #include "ir/text/print.h"
 #include "ir/verify/verify.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,6 +14,8 @@ namespace sconce {
 namespace {
 
 using testing::graph_of;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 const char* const kSum =
     "graph(%dy : Tensor, %dz : Tensor, %w : Tensor):\n"
@@ -53,6 +56,38 @@ TEST(RecordedForms, AreNoneWhereAnOperatorTakesGradientsOfBothKinds) {
                     Definedness::kAll, Definedness::kNone),
             "none");
   EXPECT_EQ(text_of(kSum, Definedness::kAll, Definedness::kSome), "none");
+}
+
+// As in backward of a norm. A write of an undefined gradient goes with it.
+TEST(RecordedForms, WriteWhatBackwardHasMade) {
+  const char* const kMasked =
+      "graph(%dy : Tensor, %dz : Tensor, %w : Tensor, %mask : Tensor):\n"
+      "  %zero : int = prim::Constant[value=0]()\n"
+      "  %one : int = prim::Constant[value=1]()\n"
+      "  %s : Tensor = aten::div(%w, %w)\n"
+      "  %m : Tensor = aten::masked_fill_(%s, %mask, %zero)\n"
+      "  %a : Tensor = aten::mul(%dy, %m)\n"
+      "  %b : Tensor = aten::neg(%dz)\n"
+      "  %c : Tensor = aten::masked_fill_(%b, %mask, %zero)\n"
+      "  %dx : Tensor = aten::add(%a, %c, %one)\n"
+      "  return (%dx)\n";
+  const std::string first = text_of(kMasked, Definedness::kAll, Definedness::kNone);
+  EXPECT_THAT(first, HasSubstr("aten::masked_fill_(%s"));
+  EXPECT_THAT(first, Not(HasSubstr("aten::neg")));
+  EXPECT_THAT(first, Not(HasSubstr("masked_fill_(%b")));
+  EXPECT_THAT(first, HasSubstr("return (%a)"));
+  const std::string second = text_of(kMasked, Definedness::kNone, Definedness::kAll);
+  EXPECT_THAT(second, HasSubstr("aten::masked_fill_(%b"));
+  EXPECT_THAT(second, HasSubstr("return (%c)"));
+  EXPECT_EQ(text_of("graph(%dy : Tensor, %dz : Tensor, %w : Tensor):\n"
+                    "  %f : bool = prim::Constant[value=0]()\n"
+                    "  %n : NoneType = prim::Constant()\n"
+                    "  %s : Tensor = aten::zeros_like(%w, %n, %n, %n, %n, %n)\n"
+                    "  %c : Tensor = aten::copy_(%s, %dz, %f)\n"
+                    "  %dx : Tensor = aten::mul(%dy, %s)\n"
+                    "  return (%dx)\n",
+                    Definedness::kAll, Definedness::kNone),
+            "none");
 }
 
 TEST(RecordedForms, AreNoneWhereBackwardWritesWhatItWasGiven) {
