@@ -17,7 +17,7 @@ namespace sconce {
 template <typename Code>
 class CompiledOnce {
  public:
-  // Returns null while the code is compiled, and for ever if it cannot be compiled. Takes no lock.
+  // Returns null until the compile ends, and for good if it fails. Takes no lock.
   const Code* get() const { return ready_.load(std::memory_order_acquire); }
   // Returns why it cannot be compiled; empty while it may be. Takes no lock.
   std::string refusal() const { return is_refused_.load(std::memory_order_acquire) ? why_refused_ : std::string(); }

@@ -40,7 +40,7 @@ struct SpecializationSource {
 // The entry of the cache for a spec.
 class Specialization {
  public:
-  // `why_not`: why the generic plan serves the spec for good; empty if it shall have a plan of its own.
+  // `why_not`: why the generic plan always serves the spec; empty if the spec is to get a plan of its own.
   explicit Specialization(const char* why_not) : why_not_(why_not), is_wanted_(*why_not == '\0') {}
 
   // Null as long as the generic plan serves the spec. Valid as long as this object.

@@ -1,6 +1,7 @@
 #include "executor/split_call.h"
 
 #include "analysis/effects.h"
+#include "ir/kernel_node.h"
 #include "ops/foreign.h"
 #include "trace/traceable.h"
 
@@ -42,6 +43,19 @@ bool assigns_attributes(const Graph& graph) {
   return assigns;
 }
 
+// Returns whether the node, or one nested in it, may write memory that other nodes read. A mark writes none.
+bool may_write(const Node& node) {
+  const auto writes = [](const Node& each) {
+    const Effects effects = effects_of(each);
+    return each.opcode() != Opcode::kRequiresGrad_ && (effects.writes || effects.unknown);
+  };
+  bool may = node.blocks().empty() && writes(node);
+  for (const Block* block : node.blocks()) {
+    for_each_node(*block, [&](const Node* nested) { may = may || (nested->blocks().empty() && writes(*nested)); });
+  }
+  return may;
+}
+
 bool is_number(const Value& value) {
   const c10::TypeKind kind = value.type()->kind();
   return kind == c10::TypeKind::IntType || kind == c10::TypeKind::FloatType || kind == c10::TypeKind::BoolType ||
@@ -50,21 +64,23 @@ bool is_number(const Value& value) {
 
 class CallSplitter {
  public:
+  // `graph`: without groups.
   explicit CallSplitter(const Graph& graph) : graph_(graph), may_change_sizes_(may_change_sizes(graph)) {
     for (Node* node : graph.body().nodes()) {
       positions_[node] = nodes_.size();
       nodes_.push_back(node);
     }
+    is_first_.resize(nodes_.size());
   }
 
   std::optional<CallParts> run() {
     // Each part reads attributes again, as they are when it begins.
-    if (!find_cut() || assigns_attributes(graph_)) {
+    if (assigns_attributes(graph_) || !(can_be_brought_forward() || find_cut())) {
       return std::nullopt;
     }
-    for (size_t i = 0; i < cut_; ++i) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
       for (const Value* output : nodes_[i]->outputs()) {
-        if (std::ranges::any_of(output->uses(), [&](const Use& use) { return position_of(*use.user) >= cut_; })) {
+        if (is_first_[i] && std::ranges::any_of(output->uses(), [this](const Use& use) { return is_in_rest(*use.user); })) {
           need(*output);
         }
       }
@@ -73,8 +89,49 @@ class CallSplitter {
   }
 
  private:
+  // If all nodes that are never recordable find indices, such as those of the atoms of one kind, and these and what they are
+  // computed from may run before all else, they are the first part. `rest` computes again what it reads of the latter: these
+  // values may have gradients, and a mark (`requires_grad_`) may come before them.
+  bool can_be_brought_forward() {
+    const bool writes = std::ranges::any_of(nodes_, [](const Node* node) { return may_write(*node); });
+    std::vector<bool> is_first(nodes_.size());
+    bool finds_any = false;
+    bool has_marks_alone = true;  // no effect so far but marks
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (is_never_recordable(*nodes_[i])) {
+        if (!finds_indices(nodes_[i]->op()) || !has_marks_alone || writes || !may_run_early(i, is_first)) {
+          return false;
+        }
+        finds_any = true;
+      }
+      has_marks_alone = has_marks_alone && (!has_effects(*nodes_[i]) || nodes_[i]->opcode() == Opcode::kRequiresGrad_);
+    }
+    brings_forward_ = finds_any && std::ranges::find(is_first, false) != is_first.end();
+    if (brings_forward_) {
+      is_first_ = std::move(is_first);
+    }
+    return brings_forward_;
+  }
+
+  // Adds the node and what it is computed from.
+  bool may_run_early(size_t position, std::vector<bool>& is_first) const {
+    if (is_first[position]) {
+      return true;
+    }
+    const Node& node = *nodes_[position];
+    if (!node.blocks().empty() || has_effects(node) || node.op().reads_state) {
+      return false;
+    }
+    is_first[position] = true;
+    return std::ranges::all_of(node.inputs(), [&](const Value* operand) {
+      const auto found = positions_.find(operand->node());
+      return found == positions_.end() || may_run_early(found->second, is_first);
+    });
+  }
+
   // A `with` block is not cut.
   bool find_cut() {
+    size_t cut = 0;
     size_t depth = 0;
     bool waits = false;
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -82,26 +139,30 @@ class CallSplitter {
       depth -= nodes_[i]->opcode() == Opcode::kExit ? 1 : 0;
       waits = waits || is_never_recordable(*nodes_[i]);
       if (waits && depth == 0) {
-        cut_ = i + 1;
+        cut = i + 1;
         waits = false;
       }
     }
-    return cut_ > 0 && cut_ < nodes_.size();
+    std::fill_n(is_first_.begin(), cut, true);
+    return cut > 0 && cut < nodes_.size();
   }
 
-  size_t position_of(const Node& node) const {
+  bool is_in_rest(const Node& node) const {
     const Node* around = &node;
     while (around->owning_block() != nullptr && around->owning_block()->owner() != nullptr) {
       around = around->owning_block()->owner();
     }
     const auto found = positions_.find(around);
-    return found == positions_.end() ? nodes_.size() : found->second;  // the return node
+    return found == positions_.end() || !is_first_[found->second];  // the return node is
   }
 
   // Returns whether `rest` may run the node again: it then finds what it has found before.
   bool is_repeatable(const Node& node) const {
     if (node.opcode() == Opcode::kConstant || node.opcode() == Opcode::kGetAttr || node.opcode() == Opcode::kUninitialized) {
       return true;
+    }
+    if (brings_forward_) {
+      return !is_never_recordable(node);
     }
     const auto is_plain = [](const Value* value) { return is_number(*value); };
     const bool reads_numbers = std::ranges::all_of(node.inputs(), is_plain);
@@ -139,8 +200,10 @@ class CallSplitter {
     while (!first->outputs().empty()) {
       first->body().remove_return(0);
     }
-    for (size_t i = nodes.size(); i-- > cut_;) {
-      nodes[i]->erase();
+    for (size_t i = nodes.size(); i-- > 0;) {
+      if (!is_first_[i]) {
+        nodes[i]->erase();
+      }
     }
     for (const auto& [position, offset] : crossing_) {
       first->add_output(nodes[position]->output(offset));
@@ -155,8 +218,8 @@ class CallSplitter {
       Value* value = nodes[position]->output(offset);
       value->replace_all_uses_with(rest->add_input(value->name(), value->type()));
     }
-    for (size_t i = cut_; i-- > 0;) {
-      if (!repeated_.contains(i)) {
+    for (size_t i = nodes.size(); i-- > 0;) {
+      if (is_first_[i] && !repeated_.contains(i)) {
         nodes[i]->erase();
       }
     }
@@ -167,7 +230,8 @@ class CallSplitter {
   const bool may_change_sizes_;
   std::vector<Node*> nodes_;
   std::unordered_map<const Node*, size_t> positions_;
-  size_t cut_ = 0;  // the first node of `rest`
+  std::vector<bool> is_first_;  // by position
+  bool brings_forward_ = false;
   std::unordered_set<const Value*> seen_;
   std::vector<std::pair<size_t, size_t>> crossing_;  // values of `first` by their node and offset
   std::unordered_set<size_t> repeated_;              // nodes of `first` that `rest` has as well
@@ -175,6 +239,10 @@ class CallSplitter {
 
 }  // namespace
 
-std::optional<CallParts> split_call(const Graph& graph) { return CallSplitter(graph).run(); }
+std::optional<CallParts> split_call(const Graph& graph) {
+  const std::unique_ptr<Graph> operators = graph.clone();
+  dissolve_kernel_nodes(*operators);
+  return CallSplitter(*operators).run();
+}
 
 }  // namespace sconce

@@ -21,9 +21,10 @@ struct CallParts {
   std::unique_ptr<Graph> rest;   // takes the arguments of the call, then the results of `first`
 };
 
-// Splits a method after the last node of its body that is never recordable. Returns nothing if there is none, if nothing
-// follows it, or if the method assigns attributes. `rest` reads attributes and computes numbers again, so that sizes can
-// stay open.
+// Splits a method after the last node of its body that is never recordable. Where such nodes only find indices, of what
+// nothing writes, they and what they are computed from are the first part alone, wherever they stand. Returns nothing if
+// there is no such node, if nothing follows it, or if the method assigns attributes. `rest` reads attributes and computes
+// numbers again, so that sizes can stay open.
 std::optional<CallParts> split_call(const Graph& graph);
 
 }  // namespace sconce

@@ -103,6 +103,11 @@ bool has_sizes_by_elements(const Op& op) {
   return op.has_tag(at::Tag::dynamic_output_shape) && op.schema->name() != "aten::index";
 }
 
+bool finds_indices(const Op& op) {
+  static const std::unordered_set<std::string_view> names = {"aten::nonzero", "aten::nonzero_numpy", "aten::argwhere"};
+  return op.schema != nullptr && names.contains(op.schema->name());
+}
+
 bool reads_number(const c10::OperatorHandle& op) {
   static const std::unordered_set<std::string_view> names = {"aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero"};
   return names.count(op.operator_name().name) != 0;

@@ -18,6 +18,9 @@ std::string why_not_traceable(const c10::OperatorHandle& op, const std::vector<c
 // aten::index do where an index is a mask.
 bool has_sizes_by_elements(const Op& op);
 
+// Returns whether the operator does nothing but find the indices of elements, as aten::nonzero does.
+bool finds_indices(const Op& op);
+
 // Returns whether the operator tells a number of the elements of tensors, and does nothing else.
 bool reads_number(const c10::OperatorHandle& op);
 

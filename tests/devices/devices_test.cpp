@@ -113,7 +113,7 @@ TEST_F(Devices, RunKernelsOfTheirOwn) {
   Module on_toy = accelerate(network(kToy), Options().compile(CompileMode::kBlocking));
   ASSERT_NO_FATAL_FAILURE(expect_agreement_of_calls(on_cpu, on_toy, {3, 3, 7, 1, 3, 7}));
   EXPECT_GT(runtime.kernels_run(), 20U);
-  EXPECT_THAT(why_unrecorded(on_toy.method("forward").explain()), HasSubstr("the device toy:0 records nothing"));
+  EXPECT_THAT(why_unrecorded(on_toy.method("forward").explain()), HasSubstr("the device toy:0 captures nothing"));
 }
 
 TEST_F(Devices, NeedNoKernels) {

@@ -48,6 +48,47 @@ TEST(SplitCall, CutsBehindTheLastNodeWhoseSizesDependOnElements) {
   }
 }
 
+// Indices that are found in the middle of a method, of an argument that nothing writes. What they are computed from may have
+// a gradient, and is computed again in its place.
+TEST(SplitCall, BringsIndicesForward) {
+  const auto graph = graph_of(
+      "graph(%x : Tensor, %kinds : Tensor, %r : Tensor):\n"
+      "  %zero : int = prim::Constant[value=0]()\n"
+      "  %true : bool = prim::Constant[value=1]()\n"
+      "  %m : Tensor = aten::requires_grad_(%x, %true)\n"
+      "  %y : Tensor = aten::tanh(%x)\n"
+      "  %d : Tensor = aten::abs(%r)\n"
+      "  %near : Tensor = aten::gt(%d, %zero)\n"
+      "  %p : Tensor = aten::nonzero(%near)\n"
+      "  %is : Tensor = aten::eq(%kinds, %zero)\n"
+      "  %q : Tensor = aten::nonzero(%is)\n"
+      "  %z : Tensor = aten::mul(%y, %d)\n"
+      "  return (%z, %p, %q)\n");
+  const auto parts = split_call(*graph);
+  ASSERT_TRUE(parts);
+  EXPECT_EQ(count(*parts->first, "aten::nonzero"), 2U);
+  EXPECT_EQ(count(*parts->first, "aten::tanh"), 0U);
+  EXPECT_EQ(count(*parts->first, "aten::requires_grad_"), 0U);
+  EXPECT_EQ(parts->first->outputs().size(), 2U);
+  EXPECT_EQ(count(*parts->rest, "aten::nonzero"), 0U);
+  EXPECT_EQ(count(*parts->rest, "aten::abs"), 1U);
+  EXPECT_EQ(count(*parts->rest, "aten::eq"), 0U);
+}
+
+TEST(SplitCall, LeavesIndicesWhereTheyAreThatAWriteChanges) {
+  const auto graph = graph_of(
+      "graph(%x : Tensor):\n"
+      "  %zero : int = prim::Constant[value=0]()\n"
+      "  %y : Tensor = aten::tanh(%x)\n"
+      "  %w : Tensor = aten::relu_(%y)\n"
+      "  %p : Tensor = aten::nonzero(%y)\n"
+      "  %z : Tensor = aten::sin(%x)\n"
+      "  return (%z, %p)\n");
+  const auto parts = split_call(*graph);
+  ASSERT_TRUE(parts);
+  EXPECT_EQ(count(*parts->first, "aten::relu_"), 1U) << "cut after the last of them";
+}
+
 TEST(SplitCall, LeavesCallsWholeThatCanBeRecordedOrEndSo) {
   EXPECT_FALSE(split_call(*graph_of("graph(%x : Tensor):\n  %y : Tensor = aten::tanh(%x)\n  return (%y)\n")));
   EXPECT_FALSE(split_call(*graph_of("graph(%x : Tensor):\n  %y : Tensor = aten::nonzero(%x)\n  return (%y)\n")));

@@ -54,10 +54,10 @@ at::Tensor sum_of_floating(const c10::IValue& value) {
   return sum;
 }
 
-class GpuRecordedPlansTest : public GpuTest {};
+class GpuCapturedPlansTest : public GpuTest {};
 
 // Without models, nothing below compares much.
-TEST_F(GpuRecordedPlansTest, HaveModels) {
+TEST_F(GpuCapturedPlansTest, HaveModels) {
   EXPECT_FALSE(testing::model_names().empty()) << "there are no models in " << testing::models_dir();
 }
 
@@ -124,7 +124,7 @@ torch::jit::Module make_perceptron() {
   return network;
 }
 
-TEST_F(GpuRecordedPlansTest, TwoForwardsBeforeABackward) {
+TEST_F(GpuCapturedPlansTest, TwoForwardsBeforeABackward) {
   torch::jit::Module network = make_perceptron();
   network.to(kFirstGpu);
   Module module = accelerate(network.deepcopy(), Options().compile(CompileMode::kBlocking));
@@ -151,7 +151,7 @@ TEST_F(GpuRecordedPlansTest, TwoForwardsBeforeABackward) {
   }
 }
 
-TEST_F(GpuRecordedPlansTest, MemoryStaysFlat) {
+TEST_F(GpuCapturedPlansTest, MemoryStaysFlat) {
   const at::NoGradGuard no_grad;
   torch::jit::Module network = make_perceptron();
   network.to(kFirstGpu);

@@ -21,7 +21,7 @@ namespace sconce::testing {
 // Allocates host memory for device 0 as LibTorch's caching allocator does on a GPU. Freed blocks serve later allocations of
 // their size for their stream from their pool, the newest first. They stay mapped as long as the object lives, so that a
 // graph that is launched too late writes into memory that others have by then. New memory is full of kPoison, and so is
-// freed memory that belongs to no recording's pool, once its stream has done its work. Thread-safe. Made by
+// freed memory that belongs to no capture's pool, once its stream has done its work. Thread-safe. Made by
 // std::make_shared.
 class DeviceMemory final : public c10::Allocator, public std::enable_shared_from_this<DeviceMemory> {
  public:
@@ -43,7 +43,7 @@ class DeviceMemory final : public c10::Allocator, public std::enable_shared_from
   void close();
 
  private:
-  using Origin = std::pair<std::optional<cuda::PoolId>, CUstream>;  // pool of a recording; stream of the allocation
+  using Origin = std::pair<std::optional<cuda::PoolId>, CUstream>;  // pool of a capture; stream of the allocation
   struct FreeBytes {
     void operator()(std::byte* bytes) const { operator delete(bytes, std::align_val_t(kGranularity)); }
   };

@@ -16,8 +16,8 @@ struct DifferentiableGraphs {
   GradientSignature signature;
 };
 
-// Splits the graph, of which nothing may be used afterwards. The signature of a recording does not say which gradients reach
-// which inputs.
+// Consumes the graph: neither it nor its nodes may be used afterwards. The signature of a recording does not say which
+// gradients reach which inputs.
 //
 // Backward computes what depends on a gradient, and computes again what only the texts of gradients need and views of saved
 // values. Forward computes everything else: numbers, so that sizes are saved and not tensors, and values that both need,

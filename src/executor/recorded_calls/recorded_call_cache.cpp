@@ -75,6 +75,15 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
   return true;
 }
 
+void RecordedCallCache::clear() {
+  table_.clear();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  turn_.reset();
+  patience_.win_all();
+  losers_.win_all();
+  is_on_ = is_given_up_ = meets_losers_ = is_in_turn_ = false;
+}
+
 void RecordedCallCache::end_turn() {
   const std::lock_guard<std::mutex> lock(mutex_);
   is_in_turn_ = false;

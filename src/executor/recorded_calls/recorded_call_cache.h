@@ -38,7 +38,7 @@ class RecordedCallCache {
 
   Explanation::Recorded explain() const;
   void wait_for_compiles() const { table_.wait_for_compiles(); }
-  void clear() { table_.clear(); }
+  void clear();
 
  private:
   // Runs a call by its recording. Returns false if the recording has no plan, or has lost its race.

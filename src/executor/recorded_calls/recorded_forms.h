@@ -10,9 +10,9 @@
 namespace sconce {
 
 // Returns the graph of runs in which some gradients are undefined. `backward`: of runs in which all are defined; its first
-// inputs are the gradients. What is computed of undefined ones alone is undefined, and a sum is its other operand. Returns
-// null if the graph does not say what LibTorch computes: an operator takes gradients of both kinds, or writes
-// other memory than that of what it computes.
+// inputs are the gradients. A value computed only from undefined gradients is undefined; a sum with one undefined operand is
+// its other operand. Returns null if the graph does not say what LibTorch computes: an operator takes gradients of both
+// kinds, or writes other memory than that of what it computes.
 //
 //   %a = mul(%dy, %w)                  %dz is undefined:     %a = mul(%dy, %w)
 //   %b = neg(%dz)                                            return (%a, undefined)

@@ -14,8 +14,8 @@
 namespace sconce {
 
 // A recorded call saves values below autograd. So forward runs again, on tensors with a history of their own, and
-// autograd differentiates it. Under `create_graph`, that is a call of a method of its own, from tensors and gradients of
-// results to gradients of tensors, and is recorded in its turn. Thread-safe.
+// autograd differentiates it. Under `create_graph`, this is treated as a call of a separate method, from tensors and
+// gradients of results to gradients of tensors, which is recorded as well. Thread-safe.
 class RerunBackward final : public OperatorBackward {
  public:
   // Which operands and results of the call take part, by their numbers.

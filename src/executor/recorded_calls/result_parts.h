@@ -12,10 +12,10 @@ namespace sconce {
 
 // Nodes of a forward that the same differentiable results depend on.
 //
-//   h = linear(x, w)        {h, y}     part 0: (x, w) -> h        A hook on h sees the gradient that comes from y, too, and
-//   z = cos(x)              {z}        part 1: (x) -> z           a backward from h does not come to v, nor one from y
-//   y = h @ v               {y}        part 2: (h, v) -> y        through z. LibTorch's engine does all of this if h, z and
-//                                                                 y come from three nodes.
+//   h = linear(x, w)        {h, y}     part 0: (x, w) -> h        A hook on h must also see the gradient that comes from y.
+//   z = cos(x)              {z}        part 1: (x) -> z           Backward from h must not reach v, and backward from y must
+//   y = h @ v               {y}        part 2: (h, v) -> y        not pass through z. LibTorch's engine does all of this if
+//                                                                 h, z and y come from three nodes.
 struct ResultPart {
   // Takes the symbols, the arguments, and `operands`. Returns `outputs`.
   std::shared_ptr<const Graph> graph;

@@ -27,7 +27,7 @@ enum class GroupRole : uint8_t {
   kReduction,  // computes it: it reduces rows
   kWrite,      // computes it, element by element, over its first operand
   kView,       // reads through it, if no reduction is computed before: the view picks elements of its first operand
-  kDraw,       // computes it in recordings, with random numbers; it is a group of its own
+  kDraw,       // computes it in captures, with random numbers; it is a group of its own
   kCopy,       // computes it where the operator copies what a view reads; they are a group of their own
 };
 GroupRole role_in_group(const Node& node);

@@ -44,8 +44,8 @@ class NestCode {
   virtual bool serves(std::span<void* const> /*inputs*/) const { return true; }
   // Returns whether `serves` depends on the addresses.
   virtual bool asks_for_addresses() const { return false; }
-  // Returns whether the loops compute `rows` rows of alike many elements one after the other, in whose order the input's
-  // elements lie, without gaps. Then `run_rows` computes some of them, on the caller's thread, after `begin_rows`.
+  // Returns whether the loops compute `rows` rows of equal length one after the other, and the input's elements lie in this
+  // order without gaps. Then `run_rows` computes some of them, on the caller's thread, after `begin_rows`.
   virtual bool has_rows(size_t /*input*/, int64_t /*rows*/) const { return false; }
   virtual void begin_rows(const KernelCallArguments& /*arguments*/) const {}
   virtual void run_rows(const KernelCallArguments& /*arguments*/, int64_t /*rows*/, int64_t /*first*/,

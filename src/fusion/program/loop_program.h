@@ -43,7 +43,7 @@ enum class LoopOp : uint8_t {
   kIsAligned,  // whether each operand that is read in order begins at a multiple of `number` elements
   // ---- order. Loops and conditions reach up to the kEnd that belongs to them.
   kFor,   // the result is a, then a + c, … below b. `number` 1: of few turns, if any
-  kLoop,  // again and again, while all threads answer yes: to a of its kEnd, or of a kWhile, which leaves it
+  kLoop,  // repeats while, for all threads, a of its kEnd is true; a kWhile inside leaves it where its a is false
   kWhile,
   kIf,  // a
   kEnd,

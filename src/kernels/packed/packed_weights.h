@@ -69,6 +69,28 @@ size_t bytes_packed_of(const std::unordered_set<const void*>& elements);
 
 // An operator with packed weights that takes part in a prepared kernel once its weights stay the same from run to run.
 // Weights that change, as in training, cost more to pack than a product of theirs gains.
+//
+//               another operator has packed these weights
+//             ┌────────────────────────────────────────────┐
+//             │                                            ▼
+//   new ──► settling ── the same for `runs_to_pack_` ──► packed
+//             ▲  │                                         │
+//             │  └── others in 8 runs in a row ──► resting │
+//             │                     │ after 256 runs       │
+//             └─────────────────────┴─── others ◄──────────┘
+//
+// Where packed weights change after fewer than 64 runs, the next ones settle for four times as many runs. Weights are the
+// same as in the last run if none of these signs says otherwise. Each run asks them in this order:
+//
+//   sign                            what it sees                                   what a run reads
+//   memory, count of writes         writes through LibTorch                        two words
+//   16 samples (TensorVersion)      writes through pointers to all elements        16 elements
+//   AccumulatorStamp                steps of LibTorch's optimizers, note_written   a pointer
+//   count of announced changes      Module::weights_changed                        a word
+//   checksums of some blocks        other writes through pointers, in time         a fiftieth of the run's time
+//
+// If an accumulator or the count of announced changes differs, the run compares the checksums of all blocks. Constants are
+// not written, and only the first sign is asked of them.
 class PackedOperator {
  public:
   virtual ~PackedOperator() = default;

@@ -352,7 +352,7 @@ class Peephole {
   // ---- dropout ------------------------------------------------------------------------------------------------------
 
   // As LibTorch does on devices other than the CPU: dropout(x, p, True) becomes the first result of native_dropout(x, p,
-  // True), which recordings can hold. Of no elements, dropout returns its operand itself, which is not observable if the
+  // True), which captures can hold. Of no elements, dropout returns its operand itself, which is not observable if the
   // result is only read.
   Value* dropout_on_device(Node& node) {
     const TensorFacts* facts = lasting_facts(*node.input(0));

@@ -1,4 +1,4 @@
-// FormHash: a hash of what kernels and recordings are made for.
+// FormHash: a hash of what kernels and captures are made for.
 #pragma once
 
 #include <ATen/core/Tensor.h>

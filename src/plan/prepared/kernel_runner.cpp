@@ -184,7 +184,7 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
 
 void KernelRunner::run(Frame& frame, StepState& state) const {
   take_memory(frame, state);
-  // Such memory is the recording's, and these arguments serve later runs, also after a run that raised.
+  // Such memory is the capture's, and these arguments serve later runs, also after a run that raised.
   state.arguments.number_memory_.clear();
   if (reads_numbers_in_memory(frame)) [[unlikely]] {
     find_number_memory(frame, state.arguments);

@@ -96,7 +96,7 @@ class UpdatePositions {
     return after;
   }
 
-  // Returns the first position at which nothing reads the memory of an input any more that no other input shares.
+  // Returns the position after the last read of the input's memory. Requires that no other input shares it.
   size_t after_uses(const Value& input) const {
     size_t after = 0;
     FlatSet<const Value*> seen = {&input};

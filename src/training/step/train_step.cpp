@@ -294,8 +294,8 @@ class TrainStep::Impl {
     return result;
   }
 
-  // Code that cannot run with symbolic sizes may raise. The call then runs as it is: what it raises is its own. So that what
-  // cannot be undone happens once, the recording ends before it.
+  // Code that cannot run with symbolic sizes may raise. The call is then run again without a recording, so that any
+  // exception is the program's own. The recording ends before an effect that cannot be undone, so that this happens once.
   //
   // The call also runs as it is if the module sets an attribute: a trace cannot give the tensor its history.
   std::shared_ptr<TrainTrace> record_undoably(const StepArguments& arguments, const TrainedParameters& parameters,

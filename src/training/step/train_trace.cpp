@@ -292,6 +292,9 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   trace->bound_ = BoundTensors(trace->own_operands(), arguments.tensors);
   trace->plan_ = CompiledTrace::make(std::move(graph), "train step", module.options(),
                                      {.sizes = captured_sizes, .complete = std::move(complete)});
+  if (trace->update_ != nullptr) {
+    trace->update_->drop();  // states of the optimizer, or new ones in their places: `holds` reads them for each call
+  }
   return trace;
 }
 
