@@ -53,7 +53,7 @@ class GraphExecutor::Impl final : public Program {
   const Plan& symbolic_plan();
   // `recorded`: null if the call is not to be recorded.
   void run(torch::jit::Stack& stack, RecordedCallCache* recorded);
-  void run_unrecorded(torch::jit::Stack& stack) { run(stack, nullptr); }
+  void run_by_plans(torch::jit::Stack& stack) { run(stack, nullptr); }
   // `recorded`: is told of the plan; null for a call that is not to be recorded.
   FrameLease take_frame(const ArgumentSpec* spec, Arguments arguments, RecordedCallCache* recorded);
   // `recorded`: the recorded calls of the method, if the call is one that may be.

@@ -158,7 +158,7 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
 void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   invocations_.add();
   if (torch::jit::tracer::isTracing()) {
-    run_traced(*graph_, stack, [this](torch::jit::Stack& inputs) { run_unrecorded(inputs); });
+    run_traced(*graph_, stack, [this](torch::jit::Stack& inputs) { run_by_plans(inputs); });
     return;
   }
   run(stack, recorded_.get());
@@ -187,7 +187,7 @@ void GraphExecutor::Impl::run(torch::jit::Stack& stack, RecordedCallCache* recor
       run_in_parts(*parts, stack);
       return;
     }
-    if (recorded->run(stack, expected, [this](torch::jit::Stack& call) { run_unrecorded(call); })) {
+    if (recorded->run(stack, expected, [this](torch::jit::Stack& call) { run_by_plans(call); })) {
       return;
     }
   }
@@ -227,7 +227,7 @@ GraphExecutor::Impl::CallInParts* GraphExecutor::Impl::parts_of_call() {
 void GraphExecutor::Impl::run_in_parts(CallInParts& parts, torch::jit::Stack& stack) {
   const auto first_argument = stack.end() - static_cast<std::ptrdiff_t>(graph_->inputs().size());
   torch::jit::Stack results(first_argument, stack.end());
-  parts.first->run_unrecorded(results);
+  parts.first->run_by_plans(results);
   const auto has_history = [](const at::Tensor& tensor) { return tensor.requires_grad() && !tensor.is_leaf(); };
   if (parts.rest_runs_backward && std::ranges::any_of(tensors_in(results), has_history)) {
     parts.is_given_up = true;

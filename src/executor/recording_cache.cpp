@@ -38,19 +38,19 @@ RecordingCache::Found RecordingCache::find(const RecordingKey& key, Holds holds)
     const Structure* structure = structure_of(key);
     for (size_t i = 0; structure != nullptr && i < structure->uses.size(); ++i) {
       const Uses::iterator use = structure->uses[i];
-      auto symbols = use->plan->pattern.match(key.sizes);
-      if (symbols && (use->plan->guards == nullptr || use->plan->guards->hold(*symbols))) {
+      auto symbols = use->recording->pattern.match(key.sizes);
+      if (symbols && (use->recording->guards == nullptr || use->recording->guards->hold(*symbols))) {
         uses_.splice(uses_.begin(), uses_, use);
-        fitting.push_back({use->plan, std::move(*symbols)});
+        fitting.push_back({use->recording, std::move(*symbols)});
       }
     }
   }
   // A refusal stands for all calls of the kind, but for those that a recording serves all the same.
   Found refused;
   for (Found& each : fitting) {
-    if (!each.plan->refusal.empty()) {
+    if (!each.recording->refusal.empty()) {
       refused = std::move(each);
-    } else if (holds(*each.plan)) {
+    } else if (holds(*each.recording)) {
       return std::move(each);
     }
   }
@@ -87,7 +87,7 @@ RecordingCache::Decision RecordingCache::decide(const RecordingKey& key, bool re
 bool RecordingCache::sizes_pay(const Structure& structure) {
   uint64_t runs = structure.dropped_runs;
   for (const Uses::iterator use : structure.uses) {
-    runs += use->plan->pattern.has_symbols() ? 0 : use->plan->runs.load();
+    runs += use->recording->pattern.has_symbols() ? 0 : use->recording->runs.load();
   }
   return structure.of_one_size < kMaxSizes || runs >= kRunsThatPay * structure.of_one_size;
 }
@@ -96,10 +96,10 @@ bool RecordingCache::sizes_pay(const Structure& structure) {
 bool RecordingCache::were_used(const Structure& structure, const std::vector<int64_t>& sizes) {
   size_t unused = 0;
   for (const Uses::iterator use : structure.uses) {
-    if (use->plan->pattern.has_symbols() || !use->plan->pattern.match(sizes)) {
+    if (use->recording->pattern.has_symbols() || !use->recording->pattern.match(sizes)) {
       continue;
     }
-    if (use->plan->runs != 0 || !use->plan->is_ready()) {
+    if (use->recording->runs != 0 || !use->recording->is_ready()) {
       return true;
     }
     if (++unused >= kMaxUnused) {
@@ -109,9 +109,9 @@ bool RecordingCache::were_used(const Structure& structure, const std::vector<int
   return true;
 }
 
-void RecordingCache::insert(const RecordingKey& key, RecordingPtr plan, Holds holds) {
+void RecordingCache::insert(const RecordingKey& key, RecordingPtr recording, Holds holds) {
   Uses dropped;  // destroyed outside of the lock
-  if (find(key, holds).plan != nullptr) {
+  if (find(key, holds).recording != nullptr) {
     return;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -123,18 +123,18 @@ void RecordingCache::insert(const RecordingKey& key, RecordingPtr plan, Holds ho
     structures_.emplace(made->key, std::move(made));
   }
   Structure& structure = *structure_of(key);
-  const bool is_general = plan->pattern.has_symbols();
+  const bool is_general = recording->pattern.has_symbols();
   if (is_general) {
-    const std::string& why = !plan->refusal.empty() ? plan->refusal : plan->why_sizes_are_fixed;
+    const std::string& why = !recording->refusal.empty() ? recording->refusal : recording->why_sizes_are_fixed;
     if (!why.empty()) {
       structure.keeps_sizes = true;
       why_sizes_are_fixed_.insert(why);
     }
-    if (!plan->refusal.empty()) {
+    if (!recording->refusal.empty()) {
       return;  // a recording of one size may not be refused
     }
     structure.keeps_sizes = structure.keeps_sizes || ++structure.general >= kMaxGeneral;
-    const std::vector<bool> symbolic = plan->pattern.symbolic();
+    const std::vector<bool> symbolic = recording->pattern.symbolic();
     std::transform(symbolic.begin(), symbolic.end(), structure.symbolic.begin(), structure.symbolic.begin(),
                    std::logical_or<>());
   }
@@ -142,7 +142,7 @@ void RecordingCache::insert(const RecordingKey& key, RecordingPtr plan, Holds ho
   if (uses_.size() >= capacity_) {
     drop_oldest(dropped, structure);
   }
-  uses_.push_front({std::move(plan), &structure});
+  uses_.push_front({std::move(recording), &structure});
   structure.uses.insert(is_general ? structure.uses.end() : structure.uses.begin(), uses_.begin());
 }
 
@@ -150,16 +150,16 @@ void RecordingCache::drop_oldest(Uses& dropped, const Structure& kept) {
   const Uses::iterator oldest = std::prev(uses_.end());
   Structure& structure = *oldest->structure;
   structure.uses.erase(std::find(structure.uses.begin(), structure.uses.end(), oldest));
-  structure.dropped_runs += oldest->plan->pattern.has_symbols() ? 0 : oldest->plan->runs.load();
+  structure.dropped_runs += oldest->recording->pattern.has_symbols() ? 0 : oldest->recording->runs.load();
   dropped.splice(dropped.begin(), uses_, oldest);
   if (structure.uses.empty() && &structure != &kept) {
     structures_.erase(structures_.find(structure.key));
   }
 }
 
-void RecordingCache::count_run(Recording& plan) {
+void RecordingCache::count_run(Recording& recording) {
   by_plan_.add();
-  plan.runs.fetch_add(1, std::memory_order_relaxed);
+  recording.runs.fetch_add(1, std::memory_order_relaxed);
 }
 
 void RecordingCache::count_eager(const std::string& reason) {
@@ -185,18 +185,18 @@ std::vector<std::string> RecordingCache::why_sizes_are_fixed() const {
   return {why_sizes_are_fixed_.begin(), why_sizes_are_fixed_.end()};
 }
 
-std::vector<RecordingCache::RecordingPtr> RecordingCache::plans() const {
+std::vector<RecordingCache::RecordingPtr> RecordingCache::recordings() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<RecordingPtr> plans;
+  std::vector<RecordingPtr> recordings;
   for (const Use& use : uses_) {
-    plans.push_back(use.plan);
+    recordings.push_back(use.recording);
   }
-  return plans;
+  return recordings;
 }
 
 void RecordingCache::wait_for_compiles() const {
-  for (const RecordingPtr& plan : plans()) {
-    plan->wait_for_compile();
+  for (const RecordingPtr& recording : recordings()) {
+    recording->wait_for_compile();
   }
 }
 

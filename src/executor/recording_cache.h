@@ -36,7 +36,7 @@ struct RecordingKey {
   static inline const std::vector<int64_t> kNoSizes;
 };
 
-// The plan of a kind of calls, or why there is none.
+// What was recorded of a kind of calls, with its plan, or why there is none.
 class Recording {
  public:
   virtual ~Recording() = default;
@@ -69,8 +69,8 @@ class RecordingCache {
   // Returns whether what the recording assumes is so in this call. Asked without a lock, and not if the kind is refused.
   using Holds = c10::function_ref<bool(Recording&)>;
   struct Found {
-    RecordingPtr plan;             // null if nothing is known of the call
-    std::vector<int64_t> symbols;  // of the plan's pattern
+    RecordingPtr recording;        // null if nothing is known of the call
+    std::vector<int64_t> symbols;  // of its pattern
   };
   struct Decision {
     std::optional<SizePattern> pattern;  // of the sizes for which to record the call
@@ -84,23 +84,23 @@ class RecordingCache {
   // Decides about a call for which nothing was found. `records_first`: false if even the first kind must come again.
   Decision decide(const RecordingKey& key, bool records_first = true);
   // Keeps the recording, unless another thread has inserted one that serves the call.
-  void insert(const RecordingKey& key, RecordingPtr plan, Holds holds);
+  void insert(const RecordingKey& key, RecordingPtr recording, Holds holds);
 
-  void count_run(Recording& plan);
+  void count_run(Recording& recording);
   void count_recorded() { recorded_.add(); }
   void count_eager(const std::string& reason);
 
   ServedCalls served() const;
   std::vector<std::string> why_sizes_are_fixed() const;
   // Returns what was used last first.
-  std::vector<RecordingPtr> plans() const;
+  std::vector<RecordingPtr> recordings() const;
   void wait_for_compiles() const;
   void clear();
 
  private:
   struct Structure;
   struct Use {
-    RecordingPtr plan;
+    RecordingPtr recording;
     Structure* structure;
   };
   using Uses = std::list<Use>;

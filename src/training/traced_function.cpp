@@ -39,11 +39,11 @@ class TracedFunction::Impl {
     }
     const TraceKeyParts kind = kind_of(arguments);
     const RecordingKey key(bytes_of(kind.structure), kind.sizes);
-    const RecordingCache::Found recording = table_.find(key, holds);
-    const auto found = std::static_pointer_cast<Trace>(recording.plan);
+    const RecordingCache::Found known = table_.find(key, holds);
+    const auto found = std::static_pointer_cast<Trace>(known.recording);
     if (found != nullptr && found->executor != nullptr) {
       table_.count_run(*found);
-      return run_plan(*found, recording.symbols, std::move(arguments));
+      return run_plan(*found, known.symbols, std::move(arguments));
     }
     if (found != nullptr) {
       found->eager_calls.fetch_add(1, std::memory_order_relaxed);
@@ -60,7 +60,7 @@ class TracedFunction::Impl {
 
   TraceExplanation explain() const {
     TraceExplanation explanation;
-    for (const auto& plan : table_.plans()) {
+    for (const auto& plan : table_.recordings()) {
       const auto& trace = static_cast<const Trace&>(*plan);
       TraceExplanation::Trace& entry = explanation.traces.emplace_back();
       entry.arguments = trace.arguments;

@@ -32,11 +32,11 @@ class Program {
     const RecordingKey key{structure, sizes};
     const auto holds = [&](Recording& plan) { return static_cast<OfANumber&>(plan).assumed == state; };
     const RecordingCache::Found found = table.find(key, holds);
-    if (found.plan != nullptr && !found.plan->refusal.empty()) {
+    if (found.recording != nullptr && !found.recording->refusal.empty()) {
       return "refused";
     }
-    if (found.plan != nullptr) {
-      table.count_run(*found.plan);
+    if (found.recording != nullptr) {
+      table.count_run(*found.recording);
       symbols = found.symbols;
       return "run";
     }
@@ -70,7 +70,7 @@ TEST(RecordingCache, RecordsTheFirstKindAtOnceAndLaterOnesAgain) {
   for (int kind = 0; kind < 1000; ++kind) {
     EXPECT_EQ(program.call("b" + std::to_string(kind)), kFirst);
   }
-  EXPECT_EQ(program.table.plans().size(), 1U);
+  EXPECT_EQ(program.table.recordings().size(), 1U);
   EXPECT_EQ(program.call("b7"), "recorded");
   EXPECT_EQ(program.call("b7"), "run");
   const ServedCalls served = program.table.served();
@@ -91,7 +91,7 @@ TEST(RecordingCache, DropsWhatWasNotUsedForTheLongestTime) {
     EXPECT_EQ(program.call(kind), "run");
     EXPECT_EQ(program.call("a"), "run");
   }
-  EXPECT_EQ(program.table.plans().size(), 3U);
+  EXPECT_EQ(program.table.recordings().size(), 3U);
   EXPECT_EQ(program.call("d"), "run");
   EXPECT_EQ(program.call("c"), "run");
   EXPECT_EQ(program.call("b"), "recorded");  // it has come before
@@ -198,11 +198,11 @@ TEST(RecordingCache, CountsManyReasonsTogether) {
 TEST(RecordingCache, WaitsForAllAndForgetsAll) {
   Program program;
   program.call("a");
-  const auto plan = program.table.plans().front();
+  const auto plan = program.table.recordings().front();
   program.table.wait_for_compiles();
   EXPECT_EQ(static_cast<const OfANumber&>(*plan).waits, 1);
   program.table.clear();
-  EXPECT_TRUE(program.table.plans().empty());
+  EXPECT_TRUE(program.table.recordings().empty());
   EXPECT_EQ(program.table.served().recorded, 0U);
   EXPECT_EQ(program.call("a"), "recorded");
 }

@@ -210,8 +210,8 @@ std::vector<at::Tensor> RecordedCall::collect_results(const std::vector<at::Tens
   return results;
 }
 
-std::optional<RecordedCall::Rehearsal> RecordedCall::run_recorded(torch::jit::Stack call, bool has_history,
-                                                                  RunMethod run_method, Tracer& tracer) {
+std::optional<RecordedCall::Rehearsal> RecordedCall::run_on_tracer(torch::jit::Stack call, bool has_history,
+                                                                   RunMethod run_method, Tracer& tracer) {
   const std::vector<c10::IValue> values(call.begin() + 1, call.end());
   const std::vector<at::Tensor> arguments = tensors_in(values);
   const TensorStates states(arguments, {});
@@ -298,7 +298,7 @@ std::shared_ptr<RecordedCall> RecordedCall::rehearse(const c10::intrusive_ptr<c1
     unmarked.push_back(traced[number].set_requires_grad(false));
   }
   tracer.detach_before_marks(std::move(unmarked));
-  std::optional<Rehearsal> rehearsal = trace->run_recorded(std::move(call), has_history, run_method, tracer);
+  std::optional<Rehearsal> rehearsal = trace->run_on_tracer(std::move(call), has_history, run_method, tracer);
   if (!tracer.draws()) {
     undone.keep_generators();
   }

@@ -84,7 +84,7 @@ class RecordedCall final : public CallRecording {
       : CallRecording(module, arguments, of_sizes), race_(is_tried) {}
   // Runs the call and its backward on a tracer. Returns nothing, with a refusal in the tracer, if the call cannot be
   // replayed. `has_history`: an argument has one through which gradients that the call computes may flow.
-  std::optional<Rehearsal> run_recorded(torch::jit::Stack call, bool has_history, RunMethod run_method, Tracer& tracer);
+  std::optional<Rehearsal> run_on_tracer(torch::jit::Stack call, bool has_history, RunMethod run_method, Tracer& tracer);
   // Notes where the tensors of the call's result come from, as if the call were one part. Returns those that operators have
   // computed. `arguments`: of the trace. `captured`: how many tensors it has captured.
   std::vector<at::Tensor> collect_results(const std::vector<at::Tensor>& arguments, size_t captured);

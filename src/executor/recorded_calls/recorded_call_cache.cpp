@@ -53,8 +53,8 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
   }
   const RecordingKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
   const auto holds = [&](Recording& entry) { return static_cast<RecordedCall&>(entry).holds(arguments); };
-  if (const RecordingCache::Found found = table_.find(key, holds); found.plan != nullptr) {
-    return run_by_plan(std::static_pointer_cast<RecordedCall>(found.plan), found.symbols, arguments, stack, run_method);
+  if (const RecordingCache::Found found = table_.find(key, holds); found.recording != nullptr) {
+    return run_by_plan(std::static_pointer_cast<RecordedCall>(found.recording), found.symbols, arguments, stack, run_method);
   }
   const RecordingCache::Decision decision = table_.decide(key, /*records_first=*/false);
   if (!decision.pattern || at::hasCallbacks()) {
@@ -64,13 +64,13 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
   // The program sees gradients, of which recording a call computes one more.
   std::vector<at::Tensor> given = tensors_in(c10::IValue(module));
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
-  if (std::ranges::any_of(given, sees_gradients) || is_capturing_.exchange(true)) {
+  if (std::ranges::any_of(given, sees_gradients) || is_recording_.exchange(true)) {
     return false;  // other threads need not record the same
   }
-  const auto done = c10::make_scope_exit([this] { is_capturing_ = false; });
-  const std::shared_ptr<RecordedCall> trace = run_and_record(module, arguments, *decision.pattern, stack, run_method);
-  if (trace != nullptr) {
-    table_.insert(key, trace, holds);
+  const auto done = c10::make_scope_exit([this] { is_recording_ = false; });
+  const std::shared_ptr<RecordedCall> recording = run_and_record(module, arguments, *decision.pattern, stack, run_method);
+  if (recording != nullptr) {
+    table_.insert(key, recording, holds);
   }
   return true;
 }
@@ -88,9 +88,9 @@ void RecordedCallCache::end_turn() {
   const std::lock_guard<std::mutex> lock(mutex_);
   is_in_turn_ = false;
   const std::optional<Turn> turn = std::exchange(turn_, std::nullopt);
-  const std::shared_ptr<RecordedCall> trace = turn ? turn->trace.lock() : nullptr;
-  if (trace != nullptr && trace->race().is_on() && turn->thread == std::this_thread::get_id()) {
-    trace->race().note(turn->side, std::chrono::duration<double>(Clock::now() - turn->start).count());
+  const std::shared_ptr<RecordedCall> recording = turn ? turn->recording.lock() : nullptr;
+  if (recording != nullptr && recording->race().is_on() && turn->thread == std::this_thread::get_id()) {
+    recording->race().note(turn->side, std::chrono::duration<double>(Clock::now() - turn->start).count());
   }
 }
 
@@ -105,12 +105,12 @@ bool RecordedCallCache::rests_from_losers() {
   return !lock || !losers_.allows();
 }
 
-bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, const std::vector<int64_t>& symbols,
+bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& recording, const std::vector<int64_t>& symbols,
                                     const CallArguments& arguments, torch::jit::Stack& stack,
                                     RecordedCall::RunMethod run_method) {
-  if (!trace->is_ready()) {
+  if (!recording->is_ready()) {
     // If every recording so far was refused, stop looking calls up.
-    if (!trace->refusal.empty() && table_.served().by_plan == 0) {
+    if (!recording->refusal.empty() && table_.served().by_plan == 0) {
       const std::lock_guard<std::mutex> lock(mutex_);
       patience_.lose();
       is_given_up_ = patience_.is_exhausted();
@@ -118,23 +118,23 @@ bool RecordedCallCache::run_by_plan(const std::shared_ptr<RecordedCall>& trace, 
     }
     return false;
   }
-  PlanRace& race = trace->race();
+  PlanRace& race = recording->race();
   const PlanRace::Side side = race.next();
   if (race.has_lost() || meets_losers_.load(std::memory_order_relaxed)) {
     note_loser(race.has_lost());
   }
-  if ((!race.is_on() && side == PlanRace::Side::kOthers) || trace->has_hooks_within(arguments)) {
+  if ((!race.is_on() && side == PlanRace::Side::kOthers) || recording->has_hooks_within(arguments)) {
     return false;
   }
   if (race.is_on()) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    turn_ = {trace, side, Clock::now(), std::this_thread::get_id()};
+    turn_ = {recording, side, Clock::now(), std::this_thread::get_id()};
     is_in_turn_ = true;
   }
   if (side == PlanRace::Side::kOthers) {
     run_method(stack);
-  } else if (std::optional<c10::IValue> result = trace->run(arguments, symbols)) {
-    table_.count_run(*trace);
+  } else if (std::optional<c10::IValue> result = recording->run(arguments, symbols)) {
+    table_.count_run(*recording);
     stack.erase(stack.end() - static_cast<std::ptrdiff_t>(arguments.values.size() + 1), stack.end());
     stack.push_back(std::move(*result));
   } else {
@@ -178,13 +178,13 @@ std::shared_ptr<RecordedCall> RecordedCallCache::run_and_record(const c10::intru
   if (refusal.empty()) {
     refusal = states.refusal();
   }
-  auto trace = !refusal.empty() ? RecordedCall::refused(module, arguments, std::move(refusal))
-                                : RecordedCall::rehearse(module, arguments, pattern, may_write(), states.marked(),
-                                                         run_method, method_, options_);
-  if (!trace->refusal.empty()) {
-    table_.count_eager(trace->refusal);
+  auto recording = !refusal.empty() ? RecordedCall::refused(module, arguments, std::move(refusal))
+                                    : RecordedCall::rehearse(module, arguments, pattern, may_write(), states.marked(),
+                                                             run_method, method_, options_);
+  if (!recording->refusal.empty()) {
+    table_.count_eager(recording->refusal);
   }
-  return trace;
+  return recording;
 }
 
 bool RecordedCallCache::may_write() {
@@ -203,10 +203,10 @@ Explanation::Recorded RecordedCallCache::explain() const {
   explanation.recorded = served.recorded;
   explanation.reasons = served.reasons;
   explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
-  for (const auto& plan : table_.plans()) {
-    auto& trace = static_cast<RecordedCall&>(*plan);
-    explanation.slower += trace.race().has_lost() ? 1 : 0;
-    trace.explain(explanation.plans);
+  for (const auto& plan : table_.recordings()) {
+    auto& recording = static_cast<RecordedCall&>(*plan);
+    explanation.slower += recording.race().has_lost() ? 1 : 0;
+    recording.explain(explanation.plans);
   }
   return explanation;
 }

@@ -42,7 +42,7 @@ class RecordedCallCache {
 
  private:
   // Runs a call by its recording. Returns false if the recording has no plan, or has lost its race.
-  bool run_by_plan(const std::shared_ptr<RecordedCall>& trace, const std::vector<int64_t>& symbols,
+  bool run_by_plan(const std::shared_ptr<RecordedCall>& recording, const std::vector<int64_t>& symbols,
                    const CallArguments& arguments, torch::jit::Stack& stack, RecordedCall::RunMethod run_method);
   // Runs the method, then rehearses the call to record it. Returns null if a later call is to be recorded instead.
   std::shared_ptr<RecordedCall> run_and_record(const c10::intrusive_ptr<c10::ivalue::Object>& module,
@@ -59,11 +59,11 @@ class RecordedCallCache {
   const Graph& graph_;
   const RecordedMethod method_;
   std::atomic<bool> is_on_{false};
-  std::atomic<bool> is_capturing_{false};
+  std::atomic<bool> is_recording_{false};
   std::atomic<bool> is_given_up_{false};
   // The last call, if it was a turn of a race.
   struct Turn {
-    std::weak_ptr<RecordedCall> trace;
+    std::weak_ptr<RecordedCall> recording;
     PlanRace::Side side;
     std::chrono::steady_clock::time_point start;
     std::thread::id thread;

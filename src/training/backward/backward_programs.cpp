@@ -62,19 +62,19 @@ BackwardPrograms::Backward BackwardPrograms::take(const std::shared_ptr<Autograd
   }
   const RecordingKey key{walk->structure(), walk->sizes()};
   RecordingCache::Found found = table_.find(key, holds);
-  if (found.plan != nullptr && !found.plan->refusal.empty()) {
-    return leave_to_engine(found.plan->refusal);
+  if (found.recording != nullptr && !found.recording->refusal.empty()) {
+    return leave_to_engine(found.recording->refusal);
   }
-  if (found.plan != nullptr && !found.plan->is_ready()) {
-    return leave_to_engine(static_cast<const Recorded&>(*found.plan).why_no_plan());
+  if (found.recording != nullptr && !found.recording->is_ready()) {
+    return leave_to_engine(static_cast<const Recorded&>(*found.recording).why_no_plan());
   }
   const size_t results = task.captured_vars_.size();
   const bool keeps_graph = task.keep_graph_;
-  if (found.plan != nullptr) {
+  if (found.recording != nullptr) {
     const bool calls_other_code = walk->has_nodes_on_host();
     auto run = [this, walk, found = std::move(found), results, keeps_graph] {
-      table_.count_run(*found.plan);
-      const BackwardProgram& program = static_cast<const Recorded&>(*found.plan).program;
+      table_.count_run(*found.recording);
+      const BackwardProgram& program = static_cast<const Recorded&>(*found.recording).program;
       return sconce::run(program, *walk, found.symbols, results, keeps_graph);
     };
     return {std::move(run), calls_other_code};
@@ -128,7 +128,7 @@ BackwardExplanation BackwardPrograms::explain() const {
   explanation.by_engine = served.eager;
   explanation.reasons = served.reasons;
   explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
-  for (const auto& recorded : table_.plans()) {
+  for (const auto& recorded : table_.recordings()) {
     static_cast<const Recorded&>(*recorded).explain(explanation.plans);
   }
   return explanation;

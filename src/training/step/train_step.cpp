@@ -208,7 +208,7 @@ class TrainStep::Impl {
     explanation.eager = served.eager;
     explanation.reasons = served.reasons;
     explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
-    for (const auto& trace : table_.plans()) {
+    for (const auto& trace : table_.recordings()) {
       static_cast<const TrainTrace&>(*trace).explain(explanation.plans);
     }
     explanation.optimizer = update_.explain();
@@ -250,7 +250,7 @@ class TrainStep::Impl {
     const RecordingKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
     const auto holds = [&](Recording& trace) { return static_cast<TrainTrace&>(trace).holds(arguments, parameters); };
     RecordingCache::Found found = table_.find(key, holds);
-    auto trace = std::static_pointer_cast<TrainTrace>(std::move(found.plan));
+    auto trace = std::static_pointer_cast<TrainTrace>(std::move(found.recording));
     StepResult result;
     if (trace == nullptr) {
       const RecordingCache::Decision decision = table_.decide(key);
@@ -273,7 +273,7 @@ class TrainStep::Impl {
         by_plan = trace->run(arguments, found.symbols);
       }
       if (!by_plan) {
-        return run_unrecorded(arguments, kReadsOthers);
+        return run_with_compiled_backward(arguments, kReadsOthers);
       }
       result = std::move(*by_plan);
       if (result.is_updated) {
@@ -281,7 +281,7 @@ class TrainStep::Impl {
         updates_by_plan_ += trace->updated_parameters();
       }
     } else {
-      return run_unrecorded(arguments, trace->is_ready() ? kReadsOthers : trace->why_no_plan());
+      return run_with_compiled_backward(arguments, trace->is_ready() ? kReadsOthers : trace->why_no_plan());
     }
     for (auto& [number, gradient] : result.of_arguments) {
       accumulate_mean(arguments.tensors[number], std::move(gradient));
@@ -346,7 +346,7 @@ class TrainStep::Impl {
   }
 
   // A call of a kind that is recorded, or refused.
-  StepResult run_unrecorded(const StepArguments& arguments, const std::string& reason) {
+  StepResult run_with_compiled_backward(const StepArguments& arguments, const std::string& reason) {
     table_.count_eager(reason);
     const CompiledBackward scope(backwards_);
     return run_operators(arguments);

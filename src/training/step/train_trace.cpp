@@ -167,9 +167,9 @@ std::vector<at::Tensor> TrainTrace::add_other_leaves(const at::Tensor& loss, con
   return made;
 }
 
-void TrainTrace::run_recorded(const Module& module, const TrainStep::GeneralLoss& loss,
-                              const std::vector<c10::IValue>& traced, std::optional<double> clip_norm, Tracer& tracer,
-                              StepResult& result) {
+void TrainTrace::run_on_tracer(const Module& module, const TrainStep::GeneralLoss& loss,
+                               const std::vector<c10::IValue>& traced, std::optional<double> clip_norm, Tracer& tracer,
+                               StepResult& result) {
   const std::vector<at::Tensor> arguments = tensors_in(traced);
   const TensorStates states(arguments, tensors_in(c10::IValue(module.script_module()._ivalue())));
   const BackwardOnThisThread on_this_thread;
@@ -253,7 +253,7 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
   const std::vector<c10::IValue> traced = trace->begin(tracer, arguments);
   hand_over_gradients(arguments.tensors, tensors_in(traced));
   const auto hand_back = c10::make_scope_exit([&] { hand_back_autograd(arguments.tensors, tensors_in(traced), module); });
-  trace->run_recorded(module, loss, traced, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, tracer, result);
+  trace->run_on_tracer(module, loss, traced, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, tracer, result);
   if (const char* reason = why_never_recorded(module.method("forward").graph())) {
     tracer.refuse(reason);
   }

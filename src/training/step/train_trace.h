@@ -79,8 +79,8 @@ class TrainTrace final : public CallRecording {
   std::vector<at::Tensor> add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments);
   // Runs forward, loss and backward in the tracer's scope, and adds the outputs of its graph. With a norm, the last output
   // is the factor that clips the gradients.
-  void run_recorded(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
-                    std::optional<double> clip_norm, Tracer& tracer, StepResult& result);
+  void run_on_tracer(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
+                     std::optional<double> clip_norm, Tracer& tracer, StepResult& result);
   // Runs the plan. Returns false, and changes nothing, if it reads other numbers than the recorded call.
   bool run_plan(torch::jit::Stack& stack) const;
   // Returns the tensors that the plan is given in a call, without the arguments.
