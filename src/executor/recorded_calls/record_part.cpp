@@ -139,49 +139,18 @@ void differentiate_results(Tracer& tracer, const std::vector<at::Tensor>& result
   }
 }
 
-// Makes the plans of backward where some results have no gradient. Copies share what is made.
-class FormPlans {
- public:
-  FormPlans(std::unique_ptr<const Graph> backward, std::vector<std::vector<bool>> paths, std::string name, Options options,
-            TraceSizes sizes)
-      : state_(std::make_shared<State>(std::move(backward), std::move(paths), std::move(name), std::move(options),
-                                       std::move(sizes))) {}
-
-  BackwardPlan operator()(const BackwardForm& form) const {
-    if (form.records) {
+// Returns what makes the plans of backward where some results have no gradient.
+BackwardPlans::Make make_forms(std::shared_ptr<const Graph> backward, std::vector<std::vector<bool>> paths,
+                               const std::string& name, const Options& options, TraceSizes sizes) {
+  return [=](const BackwardForm& form) -> BackwardPlan {
+    std::unique_ptr<Graph> graph = form.records ? nullptr : backward_of_form(*backward, form.gradients);
+    if (graph == nullptr) {
       return {};
     }
-    const std::lock_guard<std::mutex> lock(state_->mutex);
-    auto found = std::ranges::find(state_->graphs, form.gradients, &Known::gradients);
-    if (found == state_->graphs.end()) {
-      std::unique_ptr<Graph> graph = backward_of_form(*state_->backward, form.gradients);
-      auto traced = graph != nullptr
-                        ? CompiledTrace::make(std::move(graph), state_->name, state_->options, {.sizes = state_->sizes})
-                        : nullptr;
-      found = state_->graphs.insert(state_->graphs.end(), {form.gradients, std::move(traced)});
-    }
-    if (found->graph == nullptr || !found->graph->is_ready()) {
-      return {};
-    }
-    return {[graph = found->graph](torch::jit::Stack& stack) { graph->run(stack); }, state_->paths};
-  }
-
- private:
-  struct Known {
-    std::vector<Definedness> gradients;
-    std::shared_ptr<CompiledTrace> graph;  // null if the form has none
+    const std::shared_ptr<CompiledTrace> traced = CompiledTrace::make(std::move(graph), name, options, {.sizes = sizes});
+    return {[traced](torch::jit::Stack& stack) { traced->run(stack); }, paths, [traced] { return traced->is_ready(); }};
   };
-  struct State {
-    std::unique_ptr<const Graph> backward;
-    std::vector<std::vector<bool>> paths;
-    std::string name;
-    Options options;
-    TraceSizes sizes;
-    std::mutex mutex;  // guards what follows
-    std::vector<Known> graphs;
-  };
-  const std::shared_ptr<State> state_;
-};
+}
 
 // Returns the joint graph of a recording, whose operands are the symbols, then the tensors. If backward raises, it has no
 // gradients.
@@ -255,7 +224,7 @@ void add_backward(PartRecording recording, DifferentiableGraphs graphs, const Tr
   after_gradients.first = gradients;
   std::unique_ptr<Graph> backward = without_detaches(*graphs.backward);
   BackwardPlan all_defined{{}, paths};
-  FormPlans forms(backward->clone(), std::move(paths), name, call.options, after_gradients);
+  BackwardPlans::Make forms = make_forms(backward->clone(), std::move(paths), name, call.options, after_gradients);
   if (recording.why_no_backward.empty()) {
     part.backward = CompiledTrace::make(std::move(backward), name, call.options, {.sizes = std::move(after_gradients)});
     all_defined.run = [graph = part.backward](torch::jit::Stack& stack) { graph->run(stack); };

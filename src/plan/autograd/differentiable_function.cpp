@@ -23,31 +23,34 @@ BackwardPlans::BackwardPlans(BackwardPlan all_defined, Make make)
     : all_defined_(std::move(all_defined)), make_(std::move(make)) {}
 
 const BackwardPlan* BackwardPlans::at(const BackwardForm& form) const {
+  const BackwardPlan& plan = plan_of(form);
+  return plan.run != nullptr && (plan.is_ready == nullptr || plan.is_ready()) ? &plan : nullptr;
+}
+
+const BackwardPlan& BackwardPlans::plan_of(const BackwardForm& form) const {
   if (!form.records && std::all_of(form.gradients.begin(), form.gradients.end(), is_defined)) {
-    return &all_defined_;
+    return all_defined_;
   }
   BackwardForm wanted = form;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const BackwardPlan* found = find(wanted)) {
-      return found;
+      return *found;
     }
     if (others_.size() >= kMaxForms) {
-      // One plan for each of the two kinds serves all other forms: it asks in the run which gradients are defined.
+      // One plan for each of the two kinds serves all other forms of a slice: it asks in the run which gradients are
+      // defined.
       wanted.gradients.assign(form.gradients.size(), Definedness::kSome);
       if (const BackwardPlan* found = find(wanted)) {
-        return found;
+        return *found;
       }
     }
   }
   // Compiled outside of the lock. If two threads compile one form at the same time, the first plan is kept.
   auto made = std::make_unique<BackwardPlan>(make_(wanted));
-  if (!made->run) {
-    return nullptr;
-  }
   const std::lock_guard<std::mutex> lock(mutex_);
   const BackwardPlan* found = find(wanted);
-  return found != nullptr ? found : others_.emplace_back(std::move(wanted), std::move(made)).second.get();
+  return found != nullptr ? *found : *others_.emplace_back(std::move(wanted), std::move(made)).second.get();
 }
 
 const BackwardPlan* BackwardPlans::find(const BackwardForm& form) const {

@@ -24,11 +24,12 @@ class Step;
 
 // Backward of one form of runs.
 struct BackwardPlan {
-  // Runs it on the stack, with autograd if the form records; null if there is no plan of the form, or none yet.
+  // Runs it on the stack, with autograd if the form records; null if there is no plan of the form.
   std::function<void(torch::jit::Stack&)> run;
   // A table per saved input and saved output (gradient_paths in analysis/). The incoming gradients are those of the outputs
   // and, if autograd records backward, those of the differentiable intermediates.
   std::vector<std::vector<bool>> saved_paths;
+  std::function<bool()> is_ready = {};  // false while it is compiled, and if that fails. Null: it is ready
 };
 
 // The plans of backward by the form of their runs. All but the first are made when they are first asked for.
@@ -45,7 +46,8 @@ class BackwardPlans {
   const std::vector<std::vector<bool>>& all_defined_paths() const { return all_defined_.saved_paths; }
 
  private:
-  // Requires `mutex_`. Returns null if there is no plan of the form.
+  const BackwardPlan& plan_of(const BackwardForm& form) const;
+  // Requires `mutex_`. Returns null if the form was not asked for.
   const BackwardPlan* find(const BackwardForm& form) const;
 
   BackwardPlan all_defined_;
