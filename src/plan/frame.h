@@ -1,6 +1,7 @@
 // Frame: all state of one run of a plan.
 #pragma once
 
+#include "base/autocast.h"
 #include "plan/shell_check.h"
 #include "plan/tensor_slot.h"
 
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -144,6 +146,8 @@ class AutogradSwitch {
   void apply(bool on);
   c10::DispatchKeySet excluded_before_;
   bool skipping_ = false;
+  // A cast of a parameter has no history then, and autocast would keep it for operators that need one.
+  std::optional<AutocastWithoutCache> casts_;
 };
 
 }  // namespace sconce

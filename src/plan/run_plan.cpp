@@ -149,6 +149,11 @@ void AutogradSwitch::apply(bool on) {
   }
   c10::impl::_force_tls_local_dispatch_key_set(keys);
   skipping_ = on;
+  if (on && autocast_is_on()) [[unlikely]] {
+    casts_.emplace();
+  } else {
+    casts_.reset();
+  }
 }
 
 void run_plan(const Plan& plan, torch::jit::Stack& stack, AutogradUse autograd) {

@@ -141,7 +141,7 @@ class Tracer::HandedOut {
       const auto other = std::find_if(pairs_.begin(), pairs_.end(),
                                       [&](const auto& pair) { return fits(pair.second) && pair.second.is_alias_of(real); });
       if (other != pairs_.end()) {
-        return as_view_of(other->second, real, tensor);
+        return as_view_of(other->second, real, tensor).detach();
       }
     }
     if (!real.is_inference() && !tensor.is_inference()) {

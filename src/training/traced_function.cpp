@@ -1,4 +1,5 @@
 #include "base/call_watch.h"
+#include "base/exception_message.h"
 #include "executor/recording_cache.h"
 #include "trace/sizes/symbolic_facts.h"
 #include "trace/trace_key.h"
@@ -185,7 +186,7 @@ class TracedFunction::Impl {
         rehearse(arguments, *trace);
       } catch (const std::exception& error) {
         const std::string effect = watch.seen();
-        trace->refusal = effect.empty() ? std::string("it raises with symbolic sizes: ") + error.what()
+        trace->refusal = effect.empty() ? "it raises with symbolic sizes: " + message_of(error)
                                         : effect + ", which a recording might repeat";
       }
     }

@@ -72,6 +72,51 @@ TEST(RecordedCalls, RunUnderAutocast) {
   EXPECT_TRUE(pair.recorded().reasons.empty());
 }
 
+// A call without gradients runs below autograd, where a cast has no history. Autocast must not keep it for later calls.
+TEST(RecordedCalls, HaveGradientsAfterACallWithoutInOneRegion) {
+  for (const CompileMode mode : {CompileMode::kNever, CompileMode::kBlocking, CompileMode::kBackground}) {
+    const torch::jit::Module script = two_layers(kSorted);
+    const Module module = accelerate(script, Options().compile(mode));
+    for (int call = 0; call < 6; ++call) {
+      at::Tensor y;
+      {
+        const AutocastRegion region(at::kCPU, at::kBFloat16);
+        {
+          const at::NoGradGuard no_grad;
+          static_cast<void>(module.forward({at::randn({5, 8})}));
+        }
+        y = module.forward({at::randn({5, 8})}).toTensor();
+      }
+      ASSERT_TRUE(y.requires_grad());
+      y.sum().backward();
+      for (const at::Tensor& parameter : script.parameters()) {
+        EXPECT_TRUE(parameter.grad().defined()) << "call " << call;
+        parameter.mutable_grad() = at::Tensor();
+      }
+    }
+  }
+}
+
+// Eager backward then computes products in bfloat16; plans compute as forward did.
+TEST(RecordedCalls, RunBackwardWithinARegion) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    h = torch.relu(torch.linear(x, self.a_weight, self.a_bias))
+    return torch.mm(torch.softmax(torch.mm(h, h.t()), -1), h) * self.scale
+)");
+  for (int call = 0; call < 6; ++call) {
+    const at::Tensor x = at::randn({5, 8});
+    const at::Tensor our_x = x.clone().set_requires_grad(true);
+    const at::Tensor their_x = x.clone().set_requires_grad(true);
+    const at::Tensor ours = pair.ours({our_x}).toTensor();
+    const at::Tensor theirs = pair.theirs({their_x}).toTensor();
+    const AutocastRegion region(at::kCPU, at::kBFloat16);
+    ours.pow(2).mean().backward();
+    theirs.pow(2).mean().backward();
+    EXPECT_TRUE(at::allclose(our_x.grad(), their_x.grad(), 0.05, 0.01)) << "call " << call;
+  }
+}
+
 // LibTorch lets integers that are filled with a tensor require a gradient.
 TEST(RecordedCalls, TakeIntegersThatRequireGradients) {
   RecordedPair pair("def forward(self, x, z):\n    z.fill_(x[0, 0])\n    return torch.linear(x, self.a_weight), z\n");

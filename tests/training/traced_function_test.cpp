@@ -142,6 +142,23 @@ TEST(Trace, ReadsTensorsOfTheClosureInEachCall) {
   }
 }
 
+// A detached argument is no view of it: a write records no history for the argument.
+TEST(Trace, HandsOutDetachedArguments) {
+  const TracedFunction traced =
+      trace([](Tensors in) -> Tensors { return {in[0].exp(), in[0].detach()}; }, Options().compile(CompileMode::kBlocking));
+  for (int call = 0; call < 4; ++call) {
+    const at::Tensor x = at::ones({3 + call});
+    const at::Tensor detached = traced({x})[1];
+    EXPECT_FALSE(detached.is_view()) << "call " << call;
+    detached.mul_(leaf({3 + call}));
+    EXPECT_FALSE(x.requires_grad()) << "call " << call;
+    const at::Tensor same = at::ones({3 + call});
+    same.detach().mul_(leaf({3 + call}));
+    EXPECT_EQ(x._version(), same._version()) << "call " << call;
+    EXPECT_TRUE(x.is_alias_of(detached)) << "call " << call;
+  }
+}
+
 TEST(Trace, LeavesSizesOpenThatChange) {
   const Function loss = [](Tensors in) -> Tensors {
     const at::Tensor y = at::relu(at::linear(in[0], in[1]));

@@ -4,6 +4,7 @@
 #include "analysis/gradient_paths.h"
 #include "analysis/memory/memory_source.h"
 #include "autodiff/split/split_joint_graph.h"
+#include "base/exception_message.h"
 #include "base/storage_of.h"
 #include "executor/recorded_calls/recorded_forms.h"
 #include "executor/recorded_calls/rerun_backward.h"
@@ -44,11 +45,6 @@ std::vector<at::Tensor> other_leaves(const std::vector<at::Tensor>& results, con
     return std::ranges::any_of(inputs, [&](const at::Tensor& input) { return input.is_same(leaf); });
   });
   return leaves;
-}
-
-std::string message_of(const std::exception& error) {
-  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
-  return of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
 }
 
 // Returns whether backward from the result raises because a backward before has freed what it reads.

@@ -1,6 +1,7 @@
 #include "executor/recorded_calls/recorded_call.h"
 
 #include "base/autocast.h"
+#include "base/exception_message.h"
 #include "base/tensors_in.h"
 #include "executor/recorded_calls/operator_graph.h"
 #include "executor/recorded_calls/result_checks.h"
@@ -262,7 +263,7 @@ std::optional<RecordedCall::Rehearsal> RecordedCall::run_on_tracer(torch::jit::S
     return rehearsal;
   } catch (const std::exception& error) {
     // The call itself has succeeded. If the caller asks for gradients, backward raises this again.
-    tracer.refuse(std::string("it raises while it is recorded: ") + error.what());
+    tracer.refuse("it raises while it is recorded: " + message_of(error));
     return std::nullopt;
   }
 }
@@ -374,7 +375,7 @@ void RecordedCall::add_parts(Rehearsal& rehearsal, const CallArguments& argument
     try {
       recording = run.record(part);
     } catch (const std::exception& error) {
-      refusal = std::string("it raises while it is recorded: ") + error.what();
+      refusal = "it raises while it is recorded: " + message_of(error);
       return;
     }
     run.number_captured(captured_);

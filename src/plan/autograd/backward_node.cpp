@@ -6,6 +6,7 @@
 
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -363,6 +364,8 @@ variable_list IntermediatesNode::apply(variable_list&& gradients) {
 }
 
 variable_list BackwardNode::run(variable_list&& gradients, variable_list&& of_intermediates) {
+  // Plans take gradients of the dtypes that forward had. A backward within an autocast region computes in these, too.
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const DifferentiableFunction& function = *function_;
   const GradientSignature& signature = function.signature;
   const size_t outputs = signature.outputs.size();

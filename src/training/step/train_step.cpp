@@ -3,6 +3,7 @@
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
 #include "base/call_watch.h"
+#include "base/exception_message.h"
 #include "base/flat_map.h"
 #include "base/tensors_in.h"
 #include "ir/graph.h"
@@ -319,7 +320,7 @@ class TrainStep::Impl {
         refusal = trace->refusal;
       } catch (const std::exception& error) {
         const std::string effect = watch.seen();
-        refusal = effect.empty() ? std::string("it raises while it is recorded: ") + error.what()
+        refusal = effect.empty() ? "it raises while it is recorded: " + message_of(error)
                                  : effect + ", which a recording might repeat";
       }
     }
