@@ -22,17 +22,22 @@ bool is_of_custom_class(const Node& node) {
   return type != nullptr && type->name() && type->name()->qualifiedName().starts_with("__torch__.torch.classes.");
 }
 
+// Returns whether the predicate holds for the node, or for one nested in it.
+template <typename Predicate>
+bool holds_within(const Node& node, const Predicate& predicate) {
+  bool holds = predicate(node);
+  for (const Block* block : node.blocks()) {
+    for_each_node(*block, [&](const Node* nested) { holds = holds || predicate(*nested); });
+  }
+  return holds;
+}
+
 bool is_never_recordable(const Node& node) {
-  const auto is_so = [](const Node& each) {
+  return holds_within(node, [](const Node& each) {
     const Op& op = each.op();
     return has_sizes_by_elements(op) || is_of_custom_class(each) ||
            (op.dispatched && may_do_more_than_compute(*op.dispatched));
-  };
-  bool is = is_so(node);
-  for (const Block* block : node.blocks()) {
-    for_each_node(*block, [&](const Node* nested) { is = is || is_so(*nested); });
-  }
-  return is;
+  });
 }
 
 bool assigns_attributes(const Graph& graph) {
@@ -45,15 +50,10 @@ bool assigns_attributes(const Graph& graph) {
 
 // Returns whether the node, or one nested in it, may write memory that other nodes read. A mark writes none.
 bool may_write(const Node& node) {
-  const auto writes = [](const Node& each) {
+  return holds_within(node, [](const Node& each) {
     const Effects effects = effects_of(each);
-    return each.opcode() != Opcode::kRequiresGrad_ && (effects.writes || effects.unknown);
-  };
-  bool may = node.blocks().empty() && writes(node);
-  for (const Block* block : node.blocks()) {
-    for_each_node(*block, [&](const Node* nested) { may = may || (nested->blocks().empty() && writes(*nested)); });
-  }
-  return may;
+    return each.blocks().empty() && each.opcode() != Opcode::kRequiresGrad_ && (effects.writes || effects.unknown);
+  });
 }
 
 bool is_number(const Value& value) {

@@ -6,7 +6,6 @@
 #include <ATen/core/List.h>
 #include <ATen/ops/alias.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/jit/api/module.h>
 
@@ -64,7 +63,6 @@ variable_list RerunBackward::rerun(torch::jit::Stack symbols, std::vector<at::Te
                                    const std::vector<size_t>& wanted) const {
   const bool records = c10::GradMode::is_enabled();
   const c10::AutoGradMode with_history(true);
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   variable_list differentiable;
   for (const size_t number : form_.inputs) {
     tensors[number] = at::alias(tensors[number]);
