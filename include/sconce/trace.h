@@ -33,8 +33,8 @@ struct TraceExplanation {
 // A call with arguments of a kind runs the function and records the ATen operators that it calls. Later calls run the
 // recorded graph as a plan: it is optimized and compiled like a model's, and gradients flow through it. A kind is what the
 // trace may depend on: dtypes, devices, sizes and strides, which arguments require a gradient, grad mode, autocast. The
-// first kind is recorded at once, a later one on its second call. If sizes alone differ from those of an earlier call, they
-// are symbols in a second trace, whose plan serves the sizes that follow. Plans beyond `options.plan_cache_capacity()`
+// first kind is recorded at once, a later one on its second call. A call that differs from an earlier one in sizes alone is
+// recorded with symbolic sizes, and its plan also serves later sizes. Plans beyond `options.plan_cache_capacity()`
 // replace the least recently used ones.
 //
 // All that the function computes without operators is a constant of the trace: numbers of C++, branches, the state of

@@ -56,7 +56,7 @@ bool reads_more_than_forms(const Node& node) {
          (node.op().reads_identity && std::ranges::any_of(node.inputs(), holds_tensors));
 }
 
-// Returns why the tensors cannot be those of a capture on `captured`.
+// Returns why a capture on the device `captured` cannot hold the tensors.
 std::optional<NotRecordable> find_wrong_device(const NodeDevices& devices, c10::Device captured) {
   return devices.known.size() > 1                                 ? std::optional(NotRecordable::kSeveralDevices)
          : !devices.known.empty() && devices.known[0] != captured ? std::optional(NotRecordable::kOtherDevice)

@@ -16,8 +16,8 @@ inline c10::DispatchKeySet autocast_keys(
 // Returns whether autocast is on for a device. A plan does not know where its operands lie before it runs.
 inline bool autocast_is_on() { return !autocast_keys().empty(); }
 
-// While one lives, autocast on this thread casts anew what it could take from its cache: what it has cast before, and what a
-// recording casts, is of no use to the other.
+// Switches autocast's cache off on this thread, so that every cast is computed. A cast from the cache has the history of the
+// run that made it, which may be no history.
 class AutocastWithoutCache {
  public:
   AutocastWithoutCache() : was_enabled_(at::autocast::is_autocast_cache_enabled()) {

@@ -50,7 +50,7 @@ class CallRecording : public Recording {
   // plan may read as they are in each call, besides the module's.
   void check_call(Tracer& tracer, const ModulePtr& module, const CallArguments& arguments,
                   const std::vector<at::Tensor>& owned = {}) const;
-  // What a run changes besides its results.
+  // The side effects of a run.
   struct Effects {
     std::vector<at::Tensor> written;  // tensors that the plan may write
     std::vector<at::Tensor> marked;   // tensors that require a gradient since the run

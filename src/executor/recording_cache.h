@@ -36,7 +36,7 @@ struct RecordingKey {
   static inline const std::vector<int64_t> kNoSizes;
 };
 
-// What was recorded of a kind of calls, with its plan, or why there is none.
+// The recording of calls with one key: its plan, or the reason why there is none.
 class Recording {
  public:
   virtual ~Recording() = default;

@@ -182,7 +182,7 @@ def forward(self, x):
   EXPECT_GT(replays, 10U);
 }
 
-// The first range is captured anew when the second one has a capture already, whose memory it must leave alone.
+// The first range is captured again after the second one, and must not reuse the memory of that capture.
 TEST_F(CapturedPrograms, KeepResultsWhileLaterRangesRun) {
   const uint64_t replays = expect_agree(
       R"(

@@ -150,7 +150,7 @@ TEST_F(CapturesInThreads, LeaveCapturesOfTheCallersAlone) {
   const cuda::ContextScope current(driver, reinterpret_cast<CUcontext>(uintptr_t(1)));
   ASSERT_TRUE(driver.create_stream(CU_STREAM_NON_BLOCKING, &stream));
   for (const bool captures : {false, true}) {
-    // Plans, kernels and captures are made anew.
+    // The module compiles its plans and kernels, and captures its ranges, again.
     ModuleOnBoth both(gpu_, kNetwork, {{"w", at::randn({8, 4})}, {"b", at::randn({8})}, {"v", at::randn({8, 8})}});
     ASSERT_TRUE(driver.begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     std::thread([&] {

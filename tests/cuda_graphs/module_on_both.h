@@ -27,7 +27,7 @@ def forward(self, x):
 
 using Attributes = std::vector<std::pair<std::string, c10::IValue>>;
 
-// What became of the runs of captured ranges, added up.
+// Counts how the captured ranges of a module were run.
 struct RangeCounts {
   size_t ranges = 0;
   uint64_t captures = 0;

@@ -177,7 +177,7 @@ TEST_F(SimulatedGpuTest, ReservesNoMoreMemoryForTheSameWork) {
   EXPECT_LT(gpu_.memory().bytes_in_use(), 50000U) << "one tensor";
 }
 
-// What LibTorch refuses to capture. Capture works again afterwards, as do operators.
+// LibTorch refuses to capture these operators. Afterwards, captures and operators work again.
 TEST_F(SimulatedGpuTest, CannotCaptureWhatWaitsForTheDeviceOrIsRandom) {
   const at::Tensor x = gpu_.tensor(at::ones({4}));
   const at::Tensor mask = x > 0;

@@ -53,7 +53,7 @@ class RecordedCallCache {
   void end_turn();
   // Notes whether the recording of a call has lost its race.
   void note_loser(bool has_lost);
-  // Returns whether a call is not even looked up, because the last ones were those of recordings that have lost.
+  // Returns whether to skip the look-up of a call, because the recordings of the last calls have lost their races.
   bool rests_from_losers();
 
   const Graph& graph_;

@@ -60,7 +60,7 @@ return (torch._embedding_bag_backward(
 )",
        .differentiable_if = "not sparse and per_sample_weights is None and "
                             "(padding_idx is None or (0 <= padding_idx and padding_idx < weight.size(0)))"},
-      // What they return besides the bags depends on the mode and on how the kernel computes them.
+      // The sizes of the other results depend on the mode and on the kernel.
       {.name = "aten::_embedding_bag",
        .results = Sharing::kFresh,
        .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags}},

@@ -107,7 +107,7 @@ class CapturedRange {
   void run_steps(torch::jit::Stack& stack, const std::string& why);
 
   const CapturedNode& node_;
-  // Of all its captures. Another range has another pool: its results are used while this one runs.
+  // Shared by the range's captures. Each range has its own pool, because its results are used while other ranges run.
   std::shared_ptr<CapturePool> pool_;
   std::vector<std::unique_ptr<Form>> forms_;
   std::vector<bool> always_copied_;  // by operand: its address has changed
