@@ -19,7 +19,7 @@ scaled = grad
 if weight is not None:
     scaled = scaled * weight
 if reduction == 1:
-    scaled = scaled / self.numel()
+    scaled = scaled / max(self.numel(), 1)
 if pos_weight is not None:
     weighted = pos_weight * target
     of_self = ((weighted + 1 - target) * torch.sigmoid(self) - weighted) * scaled
@@ -48,7 +48,7 @@ return (of_self, torch.huber_loss_backward(grad, target, self, reduction, delta)
 difference = self - target
 scaled = grad
 if reduction == 1:
-    scaled = scaled / difference.numel()
+    scaled = scaled / max(difference.numel(), 1)
 scaled = scaled.expand(difference.size())
 of_xlogx = torch.xlogy(scaled, target).masked_fill(target <= 0, 0) + scaled * (target / target)
 return (torch.neg(target) * scaled, of_xlogx - self * scaled)
@@ -68,7 +68,7 @@ return (loss, difference)
        .backward = R"(
 scaled = grad
 if reduction == 1:
-    scaled = scaled / saved_0.numel()
+    scaled = scaled / max(saved_0.numel(), 1)
 of_self = torch.sign(saved_0) * scaled
 return (of_self, torch.neg(of_self))
 )"},
@@ -77,8 +77,8 @@ return (of_self, torch.neg(of_self))
 if self.dtype == target.dtype:
     difference = self - target
     scaled = grad * 2
-    of_self = difference * (scaled / self.numel() if reduction == 1 else scaled)
-    of_target = torch.neg(difference * (scaled / target.numel() if reduction == 1 else scaled))
+    of_self = difference * (scaled / max(self.numel(), 1) if reduction == 1 else scaled)
+    of_target = torch.neg(difference * (scaled / max(target.numel(), 1) if reduction == 1 else scaled))
 else:
     of_self = torch.mse_loss_backward(grad, self, target, reduction)
     of_target = torch.mse_loss_backward(grad, target, self, reduction)

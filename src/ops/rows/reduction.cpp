@@ -91,13 +91,13 @@ return (torch.where(self < other, 0, half), torch.where(other < self, 0, half))
       {.name = "aten::max", .overloads = {"dim"}, .backward = kSelectionBackward},
       {.name = "aten::mean", .layout = Layout::kReduces, .backward_ignores_result = true, .backward = R"(
 each = restored(grad, dim, keepdim, self.dim())
-return ((each / (self.numel() // max(each.numel(), 1))).expand(self.size()),)
+return ((each / max(self.numel() // max(each.numel(), 1), 1)).expand(self.size()),)
 )"},
       {.name = "aten::mean",
        .overloads = {""},
        .layout = Layout::kReduces,
        .backward_ignores_result = true,
-       .backward = "((grad / self.numel()).expand(self.size()),)"},
+       .backward = "((grad / max(self.numel(), 1)).expand(self.size()),)"},
       {.name = "aten::median", .overloads = {"dim"}, .result = {.dtypes = {kFirst, kInt64}}, .backward = kSelectionBackward},
       {.name = "aten::min",
        .overloads = {""},
