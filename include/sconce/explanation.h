@@ -222,9 +222,9 @@ struct PlanExplanation {
   MemoryExplanation memory;
   std::vector<RecordedExplanation> recorded;     // on a GPU
   std::optional<GradientExplanation> gradients;  // of a plan for calls that record gradients
-  // The most threads that operators of a run could use: as many as LibTorch's (at::get_num_threads), or one in a parallel
-  // region, or a forked task; and never more than `threads_limit` (Options::intra_op_threads), unless that is 0. Operators
-  // with little work use one. 0: no run yet.
+  // The most threads that operators of a run could use: as many as LibTorch's (at::get_num_threads), fewer while other
+  // threads called, one in a parallel region or a forked task, and never more than `threads_limit`
+  // (Options::intra_op_threads), unless that is 0. Operators with little work use one. 0: no run yet.
   size_t threads = 0;
   size_t threads_limit = 0;
   size_t registers = 0;

@@ -68,8 +68,8 @@ class Options {
   bool page_out_weights() const { return page_out_weights_; }
 
   // Limits the threads that one operator uses in this module's calls; 0, the default: as many as LibTorch's
-  // (at::get_num_threads). Never more than those. The fastest setting for several callers, or in a container, is the number
-  // of cores that each call may have. Throws c10::Error for a negative number.
+  // (at::get_num_threads). Never more than those. Without a limit, too, calls of several threads share the cores, and stay
+  // within the container's quota of CPU time (docs/performance.md). Throws c10::Error for a negative number.
   Options& intra_op_threads(int threads);
   int intra_op_threads() const { return intra_op_threads_; }
 

@@ -105,7 +105,7 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   record_passes(*graph, settings.cuda_graphs && !records, runner);
   const LoweringOptions form{.is_prepared = settings.prepares_steps,
                              .limits = limits,
-                             .intra_op_threads = settings.intra_op_threads,
+                             .thread_limit = settings.thread_limit,
                              .fresh_outputs = finishing.fresh_outputs,
                              .groups = has_kernels ? *kernels : nullptr,
                              .optimize_backward = later_backward_passes(settings, has_kernels)};

@@ -7,6 +7,7 @@
 #include "passes/simplify/propagate_facts.h"
 #include "pipeline/pass_runner.h"
 #include "plan/callees.h"
+#include "plan/intra_op_threads.h"
 #include "plan/plan.h"
 #include "plan/prepared/kernel.h"
 #include "plan/profile.h"
@@ -36,6 +37,11 @@ struct CompiledMethod {
   double seconds = 0;
 };
 
+// The bits of some of LibTorch's sums and products depend on how many threads they use.
+inline IntraOpLimit thread_limit_of(const Options& options) {
+  return {.most = options.intra_op_threads(), .shares_cores = !options.exact()};
+}
+
 struct CompileSettings {
   CompileSettings() = default;
   explicit CompileSettings(const Options& options)
@@ -49,7 +55,7 @@ struct CompileSettings {
         min_differentiable_nodes(options.exact() ? 0 : options.min_differentiable_nodes()),
         compile(options.compile()),
         cuda_graphs(options.optimize() && options.cuda_graphs()),
-        intra_op_threads(options.intra_op_threads()) {}
+        thread_limit(thread_limit_of(options)) {}
 
   std::string name;                            // of the method or function
   Callees* callees = nullptr;                  // runs calls that are not inlined; outlives the plan
@@ -63,7 +69,7 @@ struct CompileSettings {
   size_t min_differentiable_nodes = 0;             // in a differentiable subgraph; 0: none is made
   CompileMode compile = CompileMode::kBackground;  // kernels: in the background, before the first run, or none
   bool cuda_graphs = false;                        // ranges of steps are recorded and replayed, on devices that can
-  int intra_op_threads = 0;                        // threads that one operator may use; 0: as many as LibTorch's
+  IntraOpLimit thread_limit;
 };
 
 // Compiles a method: inline, freeze, required passes, optimizing passes, lower. Refuses what cannot be inlined or lowered.

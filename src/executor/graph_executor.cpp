@@ -136,7 +136,7 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
   if (options_.profiled_runs() > 0) {
     profiled_ = compile_profiled(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot profile " + name_);
     profiled_->plan->set_name(name_);
-    profiled_->plan->set_intra_op_threads(options_.intra_op_threads());
+    profiled_->plan->set_thread_limit(thread_limit_of(options_));
   }
   if (options_.record_calls() && owned_callees_ != nullptr && self_) {
     recorded_ = std::make_unique<RecordedCallCache>(*graph_, RecordedMethod{name_}, options_);
@@ -240,7 +240,7 @@ const Plan& GraphExecutor::Impl::symbolic_plan() {
   std::call_once(has_symbolic_sizes_, [this] {
     symbolic_plan_ = compile_symbolic(generic_->plan->graph(), &callees_).value_or_throw("sconce cannot run " + name_);
     symbolic_plan_->set_name(name_);
-    symbolic_plan_->set_intra_op_threads(options_.intra_op_threads());
+    symbolic_plan_->set_thread_limit(thread_limit_of(options_));
   });
   return *symbolic_plan_;
 }

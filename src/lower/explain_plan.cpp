@@ -148,7 +148,7 @@ RecordedExplanation explain_captured(const CapturedNode& captured, const Node& n
 void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::string& source) {
   explanation.steps = plan.steps().size();
   explanation.threads = static_cast<size_t>(plan.most_threads());
-  explanation.threads_limit = static_cast<size_t>(plan.intra_op_threads());
+  explanation.threads_limit = static_cast<size_t>(plan.thread_limit().most);
   explanation.registers = plan.register_count();
   explanation.frames = plan.frames_made();
   explanation.text = plan.text();

@@ -54,7 +54,7 @@ class Lowering {
     prepared_.slots = places_.slot_owners();
     auto plan = std::make_unique<Plan>(std::move(graph), std::move(steps_), std::move(constants_), std::move(inputs_),
                                        allocator_.count(), checks_each_step_, std::move(prepared_));
-    plan->set_intra_op_threads(options_.intra_op_threads);
+    plan->set_thread_limit(options_.thread_limit);
     return plan;
   }
 

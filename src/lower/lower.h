@@ -21,7 +21,7 @@ struct LoweringOptions {
   // on: those are the same tensors in most runs.
   size_t first_bound_input = SIZE_MAX;
   bool has_symbolic_sizes = false;  // sizes that steps read may be c10::SymInt
-  int intra_op_threads = 0;         // threads that one operator may use; 0: as many as LibTorch's
+  IntraOpLimit thread_limit;
   // Number of leading outputs that must be new tensors in every run. Later outputs may reuse a tensor of an earlier run that
   // nothing holds (ReusedResults). If absent, no output is reused.
   std::optional<size_t> fresh_outputs = {};

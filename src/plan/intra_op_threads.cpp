@@ -1,5 +1,7 @@
 #include "plan/intra_op_threads.h"
 
+#include "plan/caller_share.h"
+
 #include <ATen/Parallel.h>
 
 extern "C" [[gnu::weak]] int MKL_Set_Num_Threads_Local(int threads);  // in libtorch_cpu, if it was built with MKL
@@ -33,6 +35,7 @@ void use_one_intra_op_thread() {
   static thread_local const bool done = [] {
     at::get_num_threads();
     set_threads(1, 1);
+    CallerShare::leave_out_this_thread();
     return true;
   }();
   static_cast<void>(done);

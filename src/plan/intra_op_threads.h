@@ -1,7 +1,23 @@
 // IntraOpThreads: how many threads work inside one operator.
 #pragma once
 
+#include <algorithm>
+
 namespace sconce {
+
+// How many threads an operator of a plan may use.
+struct IntraOpLimit {
+  // `share`: what CallerShare leaves to the call. Returns 0 if there is no limit.
+  int with(int share) const {
+    if (!shares_cores || share == 0) {
+      return most;
+    }
+    return most == 0 ? share : std::min(most, share);
+  }
+
+  int most = 0;              // 0: as many as LibTorch's
+  bool shares_cores = true;  // with other callers; sums of LibTorch have other bits with another number of threads
+};
 
 // Lets operators that this thread runs, LibTorch's and sconce's, use at most so many threads while the object lives; 0: as
 // many as before. It only lowers the number, and affects no other thread of the program. Within a parallel region it changes

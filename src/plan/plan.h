@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "plan/intra_op_threads.h"
 #include "plan/memory_plan.h"
 #include "plan/object_pool.h"
 #include "plan/step.h"
@@ -127,8 +128,8 @@ class Plan {
   void set_excludes_autocast() { excludes_autocast_ = true; }
 
   // Limits the threads inside one operator in all runs; 0: no limit. Set before the first run.
-  int intra_op_threads() const { return intra_op_threads_; }
-  void set_intra_op_threads(int most) { intra_op_threads_ = most; }
+  IntraOpLimit thread_limit() const { return thread_limit_; }
+  void set_thread_limit(IntraOpLimit limit) { thread_limit_ = limit; }
   // Notes how many threads operators of a run may use.
   void note_threads(int threads) const {
     if (most_threads_.load(std::memory_order_relaxed) < threads) {
@@ -161,7 +162,7 @@ class Plan {
   const uint64_t id_;
   std::string name_;
   bool excludes_autocast_ = false;
-  int intra_op_threads_ = 0;
+  IntraOpLimit thread_limit_;
   mutable std::atomic<int> most_threads_{0};
   std::weak_ptr<const Plan> self_;  // null unless the plan is a DroppablePlan's
   mutable ObjectPool<Frame> frames_;

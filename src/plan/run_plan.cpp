@@ -2,6 +2,7 @@
 
 #include "base/exception_message.h"
 #include "ir/text/print.h"
+#include "plan/caller_share.h"
 #include "plan/intra_op_threads.h"
 #include "plan/timeline/step_timer.h"
 
@@ -54,7 +55,8 @@ void run_each_step(const Plan& plan, Frame& frame, AutogradSwitch& autograd, Obs
 
 void run_steps(const Plan& plan, Frame& frame) {
   frame.next_step = 0;
-  const IntraOpThreads threads(plan.intra_op_threads());
+  const CallerShare share;
+  const IntraOpThreads threads(plan.thread_limit().with(share.threads()));
   plan.note_threads(at::in_parallel_region() ? 1 : at::get_num_threads());
   std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
   if (plan.excludes_autocast()) [[unlikely]] {

@@ -1,0 +1,127 @@
+#include "plan/caller_share.h"
+
+#include "base/usable_cores.h"
+
+#include <c10/util/ApproximateClock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+namespace sconce {
+namespace {
+
+// About half a millisecond, of the processor's time stamp counter.
+uint64_t ticks() { return static_cast<uint64_t>(c10::getApproximateTime()) >> 20; }
+
+constexpr uint64_t kTicksBetweenCalls = 8;
+
+std::atomic<CallingThread*> all_threads{
+    nullptr};                       // a list that only grows; a thread that ends leaves its place to a new one
+std::atomic<int> threads_alive{0};  // that have run calls
+
+bool is_alone() { return threads_alive.load(std::memory_order_relaxed) <= 1; }
+
+}  // namespace
+
+// A thread that runs calls, in a cache line of its own. It alone writes what follows `is_taken`.
+struct alignas(64) CallingThread {
+  // Asked by other threads.
+  bool is_active(uint64_t now) const {
+    return is_calling.load(std::memory_order_relaxed) || now <= last.load(std::memory_order_relaxed) + kTicksBetweenCalls;
+  }
+
+  void begin_call() {
+    is_calling.store(true, std::memory_order_relaxed);
+    if (is_alone()) {
+      callers = 1;
+      return;
+    }
+    const uint64_t now = ticks();
+    if (now != counted_at) {
+      counted_at = now;
+      callers = 1;
+      for (const CallingThread* each = all_threads.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+        callers += each != this && each->is_active(now) ? 1 : 0;
+      }
+    }
+  }
+
+  void end_call() {
+    is_calling.store(false, std::memory_order_relaxed);
+    if (!is_alone()) {
+      last.store(ticks(), std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<bool> is_taken{true};
+  std::atomic<bool> is_calling{false};
+  std::atomic<uint64_t> last{0};  // when its last call ended
+  CallingThread* next = nullptr;
+  int depth = 0;    // of calls within calls
+  int callers = 1;  // with this one
+  uint64_t counted_at = 0;
+};
+
+namespace {
+
+CallingThread* take_place() {
+  threads_alive.fetch_add(1, std::memory_order_relaxed);
+  for (CallingThread* each = all_threads.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+    if (!each->is_taken.load(std::memory_order_relaxed) && !each->is_taken.exchange(true, std::memory_order_acquire)) {
+      return each;
+    }
+  }
+  auto* made = new CallingThread;
+  made->next = all_threads.load(std::memory_order_relaxed);
+  while (!all_threads.compare_exchange_weak(made->next, made, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+  return made;
+}
+
+void leave_place(CallingThread& place) {
+  place.depth = 0;
+  place.last.store(0, std::memory_order_relaxed);
+  place.is_taken.store(false, std::memory_order_release);
+  threads_alive.fetch_sub(1, std::memory_order_relaxed);
+}
+
+constinit thread_local CallingThread* known_thread = nullptr;
+
+CallingThread& this_thread() {
+  if (known_thread == nullptr) [[unlikely]] {
+    struct Place {
+      CallingThread* const taken = take_place();
+      ~Place() { leave_place(*taken); }
+    };
+    static thread_local const Place place;
+    known_thread = place.taken;
+  }
+  return *known_thread;
+}
+
+}  // namespace
+
+CallerShare::CallerShare() : thread_(this_thread()) {
+  if (thread_.depth++ > 0) {
+    return;
+  }
+  thread_.begin_call();
+  if (thread_.callers > 1 || has_cpu_quota()) [[unlikely]] {
+    threads_ = std::max(1, usable_cores() / thread_.callers);
+  }
+}
+
+CallerShare::~CallerShare() {
+  if (--thread_.depth == 0) {
+    thread_.end_call();
+  }
+}
+
+void CallerShare::leave_out_this_thread() {
+  static thread_local CallingThread unlisted;
+  unlisted.depth = 1;
+  known_thread = &unlisted;
+}
+
+}  // namespace sconce

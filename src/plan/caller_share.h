@@ -1,0 +1,32 @@
+// CallerShare: how many threads a call may use while other threads run calls, too.
+#pragma once
+
+namespace sconce {
+
+struct CallingThread;
+
+// A call on this thread, while the object lives. Calls within it, such as those of submodules, are part of it.
+//
+// Teams of threads on the same cores wait for each other. Operators of two calls that use all cores each can take ten times
+// as long as with one thread each. So N threads that run calls get the Nth part of the cores each. A thread counts until a
+// few milliseconds after its last call, since a server calls again soon. Threads look for each other at most every half
+// millisecond, and only if a second one has run calls, so that short calls do not pay for it.
+class CallerShare {
+ public:
+  CallerShare();
+  ~CallerShare();
+  CallerShare(const CallerShare&) = delete;
+  CallerShare& operator=(const CallerShare&) = delete;
+
+  // Returns how many threads an operator of the call may use; 0: any number.
+  int threads() const { return threads_; }
+
+  // Lets calls on this thread count as part of other threads' calls from now on.
+  static void leave_out_this_thread();
+
+ private:
+  CallingThread& thread_;
+  int threads_ = 0;
+};
+
+}  // namespace sconce
