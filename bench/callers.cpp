@@ -3,8 +3,8 @@
 // A row is a model and a number of callers. `one_thread`: calls a second, divided by those of the same model with one thread
 // for each operator (Options::intra_op_threads); bar: 0.95, since callers share the cores. `eager`: the same, divided by
 // eager LibTorch's, with all threads or one, whichever makes more calls; bar: 1.5. `p99_ms`: what a hundredth of the calls
-// exceed, and `eager_p99_ms` that of eager's faster setting. Contestants take turns of 100 ms in each iteration; ratios are
-// medians over the iterations. SCONCE_BENCH_SMOKE: one iteration.
+// exceed, and `eager_p99_ms` that of eager's faster setting. Contestants take turns of half a second in each
+// iteration; ratios are medians over the iterations. SCONCE_BENCH_SMOKE: one iteration of short turns.
 #include "bench/measuring.h"
 #include "plan/intra_op_threads.h"
 #include "tools/peers/peer.h"
@@ -44,7 +44,7 @@ struct Turn {
   std::vector<double> milliseconds;  // of each call
 };
 
-// Lets that many threads call for a tenth of a second. `make_call` is called on each.
+// Lets that many threads call for half a second. `make_call` is called on each.
 Turn take_turn(size_t threads, const std::function<Call()>& make_call) {
   std::vector<std::vector<double>> times(threads);
   std::barrier start(static_cast<std::ptrdiff_t>(threads) + 1);
@@ -68,7 +68,7 @@ Turn take_turn(size_t threads, const std::function<Call()>& make_call) {
     }
     start.arrive_and_wait();
     begin = Clock::now();
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(std::chrono::milliseconds(sconce::bench::is_smoke() ? 20 : 500));
     stop = true;
   }  // joins
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

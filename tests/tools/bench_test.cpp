@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include <fstream>
+#include <numeric>
 #include <sstream>
 
 namespace sconce::tests {
@@ -62,6 +64,114 @@ TEST(BenchReport, SaysWhatStandsInTheWayOfAFairComparison) {
   EXPECT_THAT(cli::to_text(model), HasSubstr("3.00 MiB"));
   EXPECT_THAT(cli::to_text(model), HasSubstr("the machine is noisy: sconce's own median moved by 40 %"));
   EXPECT_THAT(cli::to_text(model), HasSubstr("printed or warned 12 times"));
+}
+
+TEST(BenchReport, SaysHowSureARatioIs) {
+  cli::BenchedModel model = benched("m.pt", 1e-3);
+  std::vector<cli::Measurement>& rows = model.table.rows;
+  for (int round = 0; round < 20; ++round) {
+    const double drift = 1 + 0.05 * round;  // meets all executors
+    rows[0].rounds.push_back(1e-3 * drift);
+    rows[1].rounds.push_back(2e-3 * drift * (round % 2 == 0 ? 0.99 : 1.02));
+    rows[2].rounds.push_back(1e-3 * drift * (round % 2 == 0 ? 0.9 : 1.1));
+  }
+  rows[2].steady.resize(3);
+  const auto interval = cli::ratios_of(rows[1], rows[0]).steady_interval;
+  ASSERT_TRUE(interval);
+  EXPECT_NEAR(interval->low, 1.98, 1e-9);
+  EXPECT_NEAR(interval->high, 2.04, 1e-9);
+  const std::string text = cli::to_text(model);
+  EXPECT_THAT(text, HasSubstr("note: neither faster nor slower than sconce, within the interval: jit-legacy\n"));
+  EXPECT_THAT(text, HasSubstr("note: few calls were measured (jit-legacy 3); measure longer with --seconds\n"));
+  EXPECT_NEAR(cli::to_json({model})[0]["executors"][1]["ratio_steady_interval"][1].get<double>(), 2.04, 1e-9);
+}
+
+TEST(Confidence, IsTheSignTestsInterval) {
+  EXPECT_FALSE(cli::interval_of_median({1, 2, 3, 4, 5})) << "even all of them hold the median with only 93.75 %";
+  std::vector<double> ratios = {3, 1, 2, 6, 5, 4};
+  EXPECT_EQ(cli::interval_of_median(ratios)->low, 1);
+  EXPECT_EQ(cli::interval_of_median(ratios)->high, 6);
+  ratios.resize(20);
+  std::iota(ratios.begin(), ratios.end(), 1);
+  EXPECT_EQ(cli::interval_of_median(ratios)->low, 6) << "of a table of the test";
+  EXPECT_EQ(cli::interval_of_median(ratios)->high, 15);
+}
+
+class BenchBaseline : public ::testing::Test {
+ protected:
+  std::string write(const std::string& text) const {
+    const std::string path = scratch_.path() + "/old.json";
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::vector<cli::BaselineRow> compare(double jit_then, double jit_now) const {
+    const auto model_with = [](double jit) {
+      cli::BenchedModel model = benched("folder/m.pt", 1e-3);
+      for (int round = 0; round < 20; ++round) {
+        model.table.rows[0].rounds.push_back(1e-3);
+        model.table.rows[1].rounds.push_back(jit * 1e-3 * (round % 2 == 0 ? 0.98 : 1.02));
+      }
+      model.table.rows[1].steady = std::vector<double>(10, jit * 1e-3);
+      return model;
+    };
+    cli::BenchedModel old = model_with(jit_then);
+    old.path = "m.pt";
+    old.table.rows[2].not_available = "freezing needs eval mode";
+    return cli::Baseline(write(cli::json_text(cli::to_json({old})))).compare(model_with(jit_now));
+  }
+
+  const ScratchFolder scratch_;
+};
+
+TEST_F(BenchBaseline, IsSlowerOrFasterBeyondBothIntervals) {
+  ASSERT_EQ(compare(2, 2).size(), 1U) << "jit-legacy had no ratio";
+  EXPECT_EQ(compare(2, 2)[0].verdict, cli::Verdict::kSame);
+  EXPECT_EQ(compare(2, 1.95)[0].verdict, cli::Verdict::kSame) << "the intervals overlap";
+  EXPECT_EQ(compare(2, 1.8)[0].verdict, cli::Verdict::kSlower);
+  EXPECT_EQ(compare(2, 2.2)[0].verdict, cli::Verdict::kFaster);
+  EXPECT_TRUE(cli::is_slower(compare(2, 1.8)));
+  EXPECT_THAT(cli::to_text(compare(2, 1.8)), HasSubstr("slower"));
+}
+
+TEST_F(BenchBaseline, HasNothingOfOtherModels) {
+  cli::BenchedModel other = benched("other.pt", 1e-3);
+  const std::string path = write(cli::json_text(cli::to_json({benched("m.pt", 1e-3)})));
+  EXPECT_TRUE(cli::Baseline(path).compare(other).empty());
+  EXPECT_THAT(cli::to_text(cli::Baseline(path).compare(other)), HasSubstr("note: the baseline has no such model"));
+}
+
+TEST_F(BenchBaseline, RefusesOtherFiles) {
+  const std::string mlp = model_file("mlp.pt");
+  const auto expect_refused = [&](const std::string& text, const std::string& why) {
+    const std::string path = write(text);
+    expect_usage_error({"bench", mlp, "--baseline", path}, path + ": " + why);
+  };
+  expect_refused("{", "not valid JSON");
+  expect_refused("{}", "not a list of models");
+  expect_refused(R"([{"model": "m.pt"}])", "not a list of models with `model`, `method` and `executors`");
+  expect_refused(R"([{"model": "m.pt", "method": "forward", "executors": [3]}])", "an executor has no name");
+  expect_usage_error({"bench", mlp, "--baseline", "nowhere.json"}, "nowhere.json: no such file");
+}
+
+TEST_F(BenchBaseline, SetsTheExitCode) {
+  const std::string mlp = model_file("mlp.pt");
+  const std::vector<std::string> quick = {"bench", mlp, "--against", "eager", "--seconds", "0.3", "--json"};
+  const auto old = json_of(sconce(quick));
+  EXPECT_THAT(old[0]["machine"]["versions"].get<std::string>(), HasSubstr("LibTorch"));
+  EXPECT_THAT(old[0]["inputs"].get<std::string>(), HasSubstr("float32["));
+  for (const double factor : {100.0, 0.01}) {
+    auto changed = old;
+    auto& executor = changed[0]["executors"][1];
+    executor["ratio_steady"] = executor["ratio_steady"].get<double>() * factor;
+    for (auto& end : executor["ratio_steady_interval"]) {
+      end = end.get<double>() * factor;
+    }
+    std::vector<std::string> arguments = quick;
+    arguments.insert(arguments.end(), {"--baseline", write(changed.dump())});
+    const ProgramResult result = sconce(arguments);
+    EXPECT_EQ(result.exit_code, factor > 1 ? 1 : 0) << result.err;
+    EXPECT_EQ(json_of(result)[0]["baseline"][0]["verdict"], factor > 1 ? "slower" : "faster");
+  }
 }
 
 TEST(BenchReport, JsonHasGeometricMeansAndNullForWhatThereIsNot) {

@@ -185,13 +185,14 @@ std::string plots_of(const MeasurementTable& table) {
 std::string cell(const std::string& text) { return element("td", escape_html(text)); }
 
 // Small differences get no color: they may be noise.
-std::string ratio_cell(double ratio) {
-  const char* tag = ratio > 1.05 ? "td class=\"good\"" : ratio < 0.95 ? "td class=\"bad\"" : "td";
-  return element(tag, ui::format_ratio(ratio));
+std::string ratio_cell(double ratio, const std::optional<Interval>& interval = {}) {
+  const char* color = ratio > 1.05 ? " class=\"good\"" : ratio < 0.95 ? " class=\"bad\"" : "";
+  const std::string about = interval ? " title=\"95 % interval: " + text_of(interval) + "\"" : "";
+  return element("td" + std::string(color) + about, ui::format_ratio(ratio));
 }
 
 std::string ratio_cells(const Ratios& ratios) {
-  return ratio_cell(ratios.steady) + ratio_cell(ratios.first_call) + ratio_cell(ratios.first_calls);
+  return ratio_cell(ratios.steady, ratios.steady_interval) + ratio_cell(ratios.first_call) + ratio_cell(ratios.first_calls);
 }
 
 std::string name_cell(const std::string& name, size_t index) {
@@ -291,7 +292,8 @@ std::string to_page(const std::vector<BenchedModel>& models, const PageFacts& fa
       element("h1", "sconce bench") + "\n" + element("dl", "\n" + head) + "\n" +
       element("p",
               "Executors side by side in one process, taking turns. Ratios are to sconce: 1.50x means that sconce "
-              "is 1.5 times faster. The first call includes all that an executor does to a model that was just "
+              "is 1.5 times faster; point at a steady one for its 95 % interval. The first call includes all that an "
+              "executor does to a model that was just "
               "read; spread is how far the medians of the rounds lie apart; memory is the growth of the process "
               "by the model and its first calls. The plots' time axes are logarithmic.") +
       "\n";

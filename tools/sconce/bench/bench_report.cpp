@@ -12,11 +12,16 @@ namespace {
 
 // Above this spread the machine is busy otherwise, and small differences mean nothing.
 constexpr double kNoisySpread = 0.15;
+constexpr size_t kFewCalls = 10;
 
 Json json_of(const Ratios& ratios) {
-  return Json{{"ratio_steady", number_or_null(ratios.steady)},
-              {"ratio_first_call", number_or_null(ratios.first_call)},
-              {"ratio_first_calls", number_or_null(ratios.first_calls)}};
+  Json json{{"ratio_steady", number_or_null(ratios.steady)},
+            {"ratio_first_call", number_or_null(ratios.first_call)},
+            {"ratio_first_calls", number_or_null(ratios.first_calls)}};
+  if (ratios.steady_interval) {
+    json["ratio_steady_interval"] = {ratios.steady_interval->low, ratios.steady_interval->high};
+  }
+  return json;
 }
 
 Json json_of(const Measurement& row, const Measurement& sconce) {
@@ -27,6 +32,7 @@ Json json_of(const Measurement& row, const Measurement& sconce) {
   }
   json.update(json_of(ratios_of(row, sconce)));
   json["median_seconds"] = number_or_null(ui::median(row.steady));
+  json["min_seconds"] = number_or_null(ui::percentile(row.steady, 0));
   json["p90_seconds"] = number_or_null(ui::percentile(row.steady, 0.9));
   json["p99_seconds"] = number_or_null(ui::percentile(row.steady, 0.99));
   json["spread"] = number_or_null(row.spread);
@@ -47,18 +53,28 @@ Json json_of(const Measurement& row, const Measurement& sconce) {
   return json;
 }
 
-Json json_of(const BenchedModel& model) {
+Json json_of(const BenchedModel& model, const Json& machine) {
   Json executors = Json::array();
   for (const Measurement& row : model.table.rows) {
     executors.push_back(json_of(row, model.table.rows.front()));
   }
   Json json{{"model", model.path},
             {"method", model.settings.method},
+            {"inputs", inputs_text(model)},
             {"threads", model.settings.threads},
             {"intra_op_threads", model.intra_op_threads},
             {"complete", model.table.complete},
             {"muted_messages", model.table.muted},
             {"executors", std::move(executors)}};
+  if (!model.options.empty()) {
+    json["options"] = model.options;
+  }
+  if (!machine.empty()) {
+    json["machine"] = machine;
+  }
+  if (model.baseline) {
+    json["baseline"] = to_json(*model.baseline);
+  }
   if (model.profile) {
     json["profile"] = to_json(*model.profile);
   }
@@ -103,6 +119,29 @@ std::string parts_of(const MeasurementTable& measured) {
   return sconce.empty() ? "" : table.render(std::max<size_t>(ui::output_width(), 80));
 }
 
+// Returns a note on executors whose difference from sconce is within what rounds differ by.
+std::string equals_of(const MeasurementTable& table) {
+  std::string names;
+  for (size_t i = 1; i < table.rows.size(); ++i) {
+    const auto interval = ratios_of(table.rows[i], table.rows.front()).steady_interval;
+    if (interval && interval->contains(1)) {
+      names += (names.empty() ? "" : ", ") + table.rows[i].name;
+    }
+  }
+  return names.empty() ? "" : "note: neither faster nor slower than sconce, within the interval: " + names + "\n";
+}
+
+// Returns a note on ratios of so few calls that they say little.
+std::string rare_calls_of(const MeasurementTable& table) {
+  std::string names;
+  for (const Measurement& row : table.rows) {
+    if (!row.not_available && row.steady.size() < kFewCalls) {
+      names += (names.empty() ? "" : ", ") + row.name + " " + std::to_string(row.steady.size());
+    }
+  }
+  return names.empty() ? "" : "note: few calls were measured (" + names + "); measure longer with --seconds\n";
+}
+
 }  // namespace
 
 double total(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
@@ -112,7 +151,8 @@ Ratios ratios_of(const Measurement& row, const Measurement& sconce) {
     return {};
   }
   return {ui::median(row.steady) / ui::median(sconce.steady), row.first_calls[0] / sconce.first_calls[0],
-          total(row.first_calls) / total(sconce.first_calls)};
+          total(row.first_calls) / total(sconce.first_calls),
+          &row == &sconce ? std::nullopt : interval_of_ratio(row.rounds, sconce.rounds)};
 }
 
 Ratios mean_ratios(const std::vector<BenchedModel>& models, size_t index) {
@@ -126,15 +166,23 @@ Ratios mean_ratios(const std::vector<BenchedModel>& models, size_t index) {
   return {std::exp(logs.steady / count), std::exp(logs.first_call / count), std::exp(logs.first_calls / count)};
 }
 
-std::string title_of(const BenchedModel& model) {
-  std::string arguments;
+std::string inputs_text(const BenchedModel& model) {
+  std::string inputs;
   for (const c10::IValue& argument : model.settings.arguments) {
-    arguments += arguments.empty() ? "" : ", ";
-    arguments += argument.isTensor() ? describe_tensor_type(argument.toTensor()) : kind_of_value(argument);
+    inputs += inputs.empty() ? "" : ", ";
+    inputs += argument.isTensor() ? describe_tensor_type(argument.toTensor()) : kind_of_value(argument);
   }
+  return inputs;
+}
+
+std::string title_of(const BenchedModel& model) {
   const size_t threads = model.settings.threads;
-  return model.path + ": " + model.settings.method + "(" + arguments + "), " + std::to_string(threads) +
+  return model.path + ": " + model.settings.method + "(" + inputs_text(model) + "), " + std::to_string(threads) +
          (threads == 1 ? " calling thread, " : " calling threads, ") + std::to_string(model.intra_op_threads) + " intra-op";
+}
+
+std::string text_of(const std::optional<Interval>& interval) {
+  return interval ? ui::format_ratio(interval->low) + " to " + ui::format_ratio(interval->high) : "-";
 }
 
 std::string memory_of(const Measurement& row) {
@@ -162,6 +210,7 @@ std::string notes_of(const MeasurementTable& table) {
              " between rounds; smaller\n      differences mean nothing. Close other programs, or measure longer with "
              "--seconds\n";
   }
+  notes += equals_of(table) + rare_calls_of(table);
   if (!table.complete) {
     notes += "note: interrupted: the steady state was measured for less time than asked\n";
   }
@@ -171,15 +220,17 @@ std::string notes_of(const MeasurementTable& table) {
 std::string to_text(const BenchedModel& model) {
   ui::Table table({{"executor", ui::Align::kLeft},
                    {"steady"},
+                   {"95 % interval", ui::Align::kRight, 3},
                    {"first call"},
-                   {"first calls", ui::Align::kRight, 3},
+                   {"first calls", ui::Align::kRight, 4},
                    {"|"},
                    {"median"},
+                   {"min", ui::Align::kRight, 7},
                    {"p90", ui::Align::kRight, 2},
-                   {"p99", ui::Align::kRight, 5},
+                   {"p99", ui::Align::kRight, 6},
                    {"first call", ui::Align::kRight, 1},
-                   {"first calls", ui::Align::kRight, 4},
-                   {"calls/s", ui::Align::kRight, 6},
+                   {"first calls", ui::Align::kRight, 5},
+                   {"calls/s", ui::Align::kRight, 8},
                    {"memory", ui::Align::kRight, 1}});
   for (const Measurement& row : model.table.rows) {
     if (row.not_available) {
@@ -187,14 +238,16 @@ std::string to_text(const BenchedModel& model) {
       continue;
     }
     const Ratios ratios = ratios_of(row, model.table.rows.front());
-    table.add_row({row.name, ui::format_ratio(ratios.steady), ui::format_ratio(ratios.first_call),
-                   ui::format_ratio(ratios.first_calls), "|", ui::format_duration(ui::median(row.steady)),
+    table.add_row({row.name, ui::format_ratio(ratios.steady), text_of(ratios.steady_interval),
+                   ui::format_ratio(ratios.first_call), ui::format_ratio(ratios.first_calls), "|",
+                   ui::format_duration(ui::median(row.steady)), ui::format_duration(ui::percentile(row.steady, 0)),
                    ui::format_duration(ui::percentile(row.steady, 0.9)),
                    ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
                    ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
   }
   return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + parts_of(model.table) +
-         first_steps_of(model) + notes_of(model.table) + (model.profile ? "\n" + to_text(*model.profile) : "");
+         first_steps_of(model) + notes_of(model.table) + (model.baseline ? to_text(*model.baseline) : "") +
+         (model.profile ? "\n" + to_text(*model.profile) : "");
 }
 
 std::string summary_of(const std::vector<BenchedModel>& models) {
@@ -209,10 +262,14 @@ std::string summary_of(const std::vector<BenchedModel>& models) {
   return table.render();
 }
 
-Json to_json(const std::vector<BenchedModel>& models) {
+Json to_json(const std::vector<BenchedModel>& models, const PageFacts& facts) {
+  Json machine;
+  for (const auto& [name, value] : facts) {
+    machine[name] = value;
+  }
   Json json = Json::array();
   for (const BenchedModel& model : models) {
-    json.push_back(json_of(model));
+    json.push_back(json_of(model, machine));
   }
   if (models.size() > 1) {
     Json executors = Json::array();

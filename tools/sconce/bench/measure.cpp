@@ -213,7 +213,6 @@ class Bench {
     const size_t rounds = rounds_of(settings_);
     std::vector<double> wall(contestants_.size(), 0);
     std::vector<size_t> calls(contestants_.size(), 0);
-    std::vector<std::vector<double>> medians(contestants_.size());
     std::vector<Slice> steady(contestants_.size());
     size_t round = 0;
     for (; round < rounds && (round == 0 || !interrupted()); ++round) {
@@ -230,7 +229,7 @@ class Bench {
           const Slice slice = run_slice(*peers_[i], arguments_[i], settings_.seconds / static_cast<double>(rounds));
           wall[i] += seconds_since(start);
           calls[i] += slice.calls.size();
-          medians[i].push_back(ui::median(slice.calls));
+          rows_[i].rounds.push_back(ui::median(slice.calls));
           if (steady[i].calls.size() < kMaxSamples) {
             steady[i].append(slice);
           }
@@ -248,8 +247,9 @@ class Bench {
       }
       rows_[i].remark = peers_[i] != nullptr ? peers_[i]->remark() : std::nullopt;
       rows_[i].calls_per_second = wall[i] > 0 ? static_cast<double>(calls[i]) / wall[i] : 0;
-      if (medians[i].size() >= kRoundsForSpread) {
-        rows_[i].spread = (ui::percentile(medians[i], 0.9) - ui::percentile(medians[i], 0.1)) / ui::median(medians[i]);
+      const std::vector<double>& medians = rows_[i].rounds;
+      if (medians.size() >= kRoundsForSpread) {
+        rows_[i].spread = (ui::percentile(medians, 0.9) - ui::percentile(medians, 0.1)) / ui::median(medians);
       }
     }
     return round == rounds;

@@ -40,6 +40,7 @@ struct Measurement {
   // Medians over the loads. The first call includes the executor's preparation of a newly loaded model.
   std::vector<double> first_calls;
   std::vector<double> steady;   // seconds of each call
+  std::vector<double> rounds;   // the median of each round of steady state
   double calls_per_second = 0;  // all threads together
   // Medians of the parts of a training step (peers::parts_of_steps), on the host; none if it has no parts.
   std::vector<double> parts;

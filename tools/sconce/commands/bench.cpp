@@ -1,4 +1,5 @@
 // sconce bench: executors side by side in one process.
+#include "tools/sconce/bench/baseline.h"
 #include "tools/sconce/bench/bench_page.h"
 #include "tools/sconce/bench/bench_report.h"
 #include "tools/sconce/bench/measure.h"
@@ -8,6 +9,7 @@
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/commands/options_file.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/ui/nearest_name.h"
@@ -45,6 +47,7 @@ struct BenchOptions {
   bool progress = false;
   bool profile = false;
   std::string html;
+  std::string baseline;
   std::string versions;  // version of the program, for the page
   std::optional<double> rtol;
   std::optional<double> atol;
@@ -168,6 +171,28 @@ void expect_no_specs_among_models(const BenchOptions& options) {
   }
 }
 
+// Returns what a script should know to repeat the measurement, without what is as always.
+Json options_to_report(const BenchOptions& options) {
+  Json json;
+  const auto add = [&](const char* name, const auto& value, const auto& usual) {
+    if (value != usual) {
+      json[name] = value;
+    }
+  };
+  const std::vector<std::string> none;
+  add("train", options.train, "");
+  add("with_grad", options.with_grad, false);
+  add("frozen", options.common.frozen, false);
+  add("device", options.common.device, "");
+  add("autocast", options.common.autocast, "");
+  add("ops_libraries", options.common.ops_libraries, none);
+  add("pass_plugins", options.common.pass_plugins, none);
+  if (!options.common.options_file.empty()) {
+    json["options"] = read_options_file(options.common.options_file);
+  }
+  return json;
+}
+
 int bench(const BenchOptions& options) {
   if (!options.train.empty() && !optimizer_named(options.train)) {
     throw UserError("--train: no optimizer '" + options.train + "'" + ui::did_you_mean(options.train, {"sgd", "adam"}));
@@ -196,6 +221,8 @@ int bench(const BenchOptions& options) {
     }
     expect_writable(options.common.trace_out);
   }
+  const std::optional<Baseline> baseline =
+      options.baseline.empty() ? std::nullopt : std::optional<Baseline>(options.baseline);
   std::vector<MeasureSettings> asked;
   for (size_t index = 0; index < options.models.size(); ++index) {
     asked.push_back(settings_of(options, index, settings));
@@ -207,9 +234,17 @@ int bench(const BenchOptions& options) {
   for (size_t index = 0; index < options.models.size() && !interrupted(); ++index) {
     const std::string& path = options.models[index];
     try {
-      models.push_back(
-          {path, asked[index], at::get_num_threads(), measure_model(options, path, settings, asked[index]), {}});
+      models.push_back({path,
+                        asked[index],
+                        at::get_num_threads(),
+                        options_to_report(options),
+                        measure_model(options, path, settings, asked[index]),
+                        {},
+                        {}});
       models.back().profile = profile_model(options, settings, models.back());
+      if (baseline) {
+        models.back().baseline = baseline->compare(models.back());
+      }
     } catch (const Interrupted&) {
       break;
     } catch (const std::exception& failure) {
@@ -226,7 +261,7 @@ int bench(const BenchOptions& options) {
     }
   }
   if (options.common.json) {
-    std::cout << json_text(to_json(models));
+    std::cout << json_text(to_json(models, facts_of_this_machine(options.versions)));
   } else if (models.size() > 1) {
     std::cout << summary_of(models);
   }
@@ -241,7 +276,7 @@ int bench(const BenchOptions& options) {
   }
   const bool good = std::all_of(models.begin(), models.end(), [](const BenchedModel& model) {
     const Measurement& sconce = model.table.rows.front();
-    return !sconce.not_available && !sconce.wrong;
+    return !sconce.not_available && !sconce.wrong && !(model.baseline && is_slower(*model.baseline));
   });
   return failed > 0 ? kUsageOrBadInput : good ? kGood : kMismatchOrRefusal;
 }
@@ -302,6 +337,11 @@ void add_bench_command(CLI::App& app, Action& chosen) {
                    "the whole training step");
   command.add_option("--html", options->html, "also write the tables and plots of all models as one page")
       ->type_name("FILE");
+  command
+      .add_option("--baseline", options->baseline,
+                  "compare the ratios with those that an earlier `sconce bench --json` wrote to FILE, model by model, and "
+                  "exit with 1 if sconce is slower now, by more than 5 percent and beyond both intervals")
+      ->type_name("FILE");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_frozen_option(command, options->common);
   add_device_option(command, options->common);
@@ -310,7 +350,8 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.footer(
       "Executors take turns, so that the drift of the machine meets all alike. The left columns are ratios to sconce:\n"
       "1.50x means that sconce is 1.5 times faster. `first call`: on a model that was just read, with all that the\n"
-      "executor does to it first; `first calls`: calls 1 to 10 together; `steady`: the median afterwards. Results are\n"
+      "executor does to it first; `first calls`: calls 1 to 10 together; `steady`: the median afterwards, with its\n"
+      "interval from the ratios of single rounds; other processes may differ by some percent more. Results are\n"
       "compared with eager LibTorch's. `memory`: growth of the process by the model and its first calls. A narrow\n"
       "terminal gets fewer columns; --json has them all, and null for what could not be measured. Ctrl-C ends the\n"
       "measuring and shows what is finished; a second one ends the program.\n\n"
@@ -322,8 +363,10 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       "  sconce bench --input 'float32[8,16]' --input 3 a.pt b.pt\n"
       "  sconce bench model.pt --inputs args.pt --threads 4 --intra-op 1\n"
       "  sconce bench a.pt b.pt --html bench.html\n"
+      "  sconce bench a.pt --json > old.json; sconce bench a.pt --baseline old.json\n"
       "  sconce bench model.pt --inputs args.pt --against eager --profile --trace-out trace.json\n"
-      "\nExit codes: 0 good, 1 sconce's result is wrong or sconce refuses, 2 usage or a bad file, 130 interrupted.");
+      "\nExit codes: 0 good, 1 sconce's result is wrong, sconce refuses, or is slower than in the baseline, 2 usage or a "
+      "bad file, 130 interrupted.");
 }
 
 }  // namespace sconce::cli

@@ -1,0 +1,45 @@
+// `sconce bench --baseline`: measured ratios beside those of an earlier `sconce bench --json`.
+#pragma once
+
+#include "tools/sconce/bench/confidence.h"
+#include "tools/sconce/report/json.h"
+
+#include <string>
+#include <vector>
+
+namespace sconce::cli {
+
+struct BenchedModel;
+
+enum class Verdict { kSame, kFaster, kSlower };
+
+struct BaselineRow {
+  std::string executor;
+  double then = 0;  // its time divided by sconce's
+  double now = 0;
+  Interval then_interval;
+  Interval now_interval;
+  // Of sconce: slower if the ratio is smaller by more than processes differ without a reason, and the interval lies below.
+  Verdict verdict = Verdict::kSame;
+};
+
+class Baseline {
+ public:
+  // Throws UserError for a file that `sconce bench --json` did not write, naming what is wrong.
+  explicit Baseline(const std::string& path);
+
+  // Compares a model with the one of the same file name, method and inputs. Returns a row for each executor that has ratios
+  // in both; none if the file has no such model.
+  std::vector<BaselineRow> compare(const BenchedModel& model) const;
+
+ private:
+  Json models_;
+};
+
+// Prints a table of the rows, or that there is nothing to compare with.
+std::string to_text(const std::vector<BaselineRow>& rows);
+Json to_json(const std::vector<BaselineRow>& rows);
+// Returns whether sconce is slower than then, compared with an executor.
+bool is_slower(const std::vector<BaselineRow>& rows);
+
+}  // namespace sconce::cli
