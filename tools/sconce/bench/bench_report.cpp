@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
+#include <set>
 
 namespace sconce::cli {
 namespace {
@@ -250,9 +252,35 @@ std::string to_text(const BenchedModel& model) {
          (model.profile ? "\n" + to_text(*model.profile) : "");
 }
 
+std::string sweep_of(const std::vector<BenchedModel>& models) {
+  const bool is_of_one =
+      std::ranges::all_of(models, [&](const BenchedModel& each) { return each.path == models.front().path; });
+  std::vector<ui::Column> columns = {{"inputs", ui::Align::kLeft}, {"threads"}, {"sconce"}, {"calls/s"}};
+  for (const Measurement& row : models.front().table.rows | std::views::drop(1)) {
+    columns.push_back({row.name});
+  }
+  ui::Table table(std::move(columns));
+  for (const BenchedModel& model : models) {
+    const Measurement& sconce = model.table.rows.front();
+    std::vector<std::string> cells = {(is_of_one ? "" : model.path + ": ") + inputs_text(model),
+                                      std::to_string(model.settings.threads), ui::format_duration(ui::median(sconce.steady)),
+                                      ui::format_rate(sconce.calls_per_second)};
+    for (const Measurement& row : model.table.rows | std::views::drop(1)) {
+      cells.push_back(ui::format_ratio(ratios_of(row, sconce).steady));
+    }
+    table.add_row(std::move(cells));
+  }
+  return table.render();
+}
+
 std::string summary_of(const std::vector<BenchedModel>& models) {
-  ui::Table table(
-      {{"all " + std::to_string(models.size()) + " models", ui::Align::kLeft}, {"steady"}, {"first call"}, {"first calls"}});
+  std::set<std::string> paths;
+  std::ranges::transform(models, std::inserter(paths, paths.end()), &BenchedModel::path);
+  const bool is_sweep = paths.size() < models.size();
+  ui::Table table({{"all " + std::to_string(models.size()) + (is_sweep ? " calls" : " models"), ui::Align::kLeft},
+                   {"steady"},
+                   {"first call"},
+                   {"first calls"}});
   const std::vector<Measurement>& names = models.front().table.rows;
   for (size_t i = 1; i < names.size(); ++i) {
     const Ratios ratios = mean_ratios(models, i);

@@ -49,6 +49,8 @@ std::string notes_of(const MeasurementTable& table);
 
 // Prints the measurements, ratios first, and the notes.
 std::string to_text(const BenchedModel& model);
+// Prints a line for each model, with its inputs and threads: sconce's time and the steady ratios.
+std::string sweep_of(const std::vector<BenchedModel>& models);
 // Prints geometric means of the ratios over the models, for executors that ran all of them.
 std::string summary_of(const std::vector<BenchedModel>& models);
 

@@ -28,6 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kSliceSeconds = 0.05;
+constexpr size_t kLeastRounds = 6;  // those of an interval (confidence.h)
 // A model whose call takes longer than this is loaded once, and called less often before the steady state.
 constexpr double kSlowCall = 0.3;
 constexpr size_t kFirstCallsOfSlowModels = 3;
@@ -38,7 +39,7 @@ constexpr size_t kMaxSamples = 2'000'000;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 size_t rounds_of(const MeasureSettings& settings) {
-  return std::max<size_t>(1, static_cast<size_t>(std::lround(settings.seconds / kSliceSeconds)));
+  return std::max(kLeastRounds, static_cast<size_t>(std::lround(settings.seconds / kSliceSeconds)));
 }
 
 // The results that are compared.

@@ -17,6 +17,7 @@
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/spec.h"
+#include "tools/sconce/values/spec_sweep.h"
 #include "tools/sconce/values/write_file.h"
 
 #include "load/load_module.h"
@@ -41,7 +42,7 @@ struct BenchOptions {
   std::optional<uint64_t> seed;
   std::string against;
   std::string train;
-  size_t threads = 1;
+  std::vector<size_t> threads = {1};
   double seconds = 1.0;
   bool with_grad = false;
   bool progress = false;
@@ -77,11 +78,32 @@ std::vector<Contestant> contestants_of(const std::string& against, const std::st
   return contestants;
 }
 
-// Returns the inputs of the index-th model: its own file, the one file, the SPECs, or the CASES file beside it. If there are
-// none, `why_none` says why.
-InputOptions inputs_of(const BenchOptions& options, size_t index, std::string* why_none) {
+// What gets a table of its own: a model, with one size of each range in the SPECs and one number of threads.
+struct Subject {
+  size_t index = 0;  // of the model
+  std::vector<std::string> specs;
+  size_t threads = 1;
+};
+
+std::vector<Subject> subjects_of(const BenchOptions& options) {
+  const std::vector<std::vector<std::string>> sweep = expand_sweep(options.specs);
+  std::vector<Subject> subjects;
+  for (size_t index = 0; index < options.models.size(); ++index) {
+    for (const std::vector<std::string>& specs : sweep) {
+      for (const size_t threads : options.threads) {
+        subjects.push_back({index, specs, threads});
+      }
+    }
+  }
+  return subjects;
+}
+
+// Returns the inputs of a model: its own file, the one file, the SPECs, or the CASES file beside it. If there are none,
+// `why_none` says why.
+InputOptions inputs_of(const BenchOptions& options, const Subject& subject, std::string* why_none) {
+  const size_t index = subject.index;
   InputOptions inputs;
-  inputs.specs = options.specs;
+  inputs.specs = subject.specs;
   inputs.seed = options.seed;
   if (!options.input_files.empty()) {
     inputs.file = options.input_files[options.input_files.size() == 1 ? 0 : index];
@@ -93,13 +115,12 @@ InputOptions inputs_of(const BenchOptions& options, size_t index, std::string* w
   return inputs;
 }
 
-// Returns the settings for the index-th model. Reads the model once, so that mistakes are reported before anything is
-// measured.
-MeasureSettings settings_of(const BenchOptions& options, size_t index, const Options& settings) {
-  const std::string& path = options.models[index];
+// Reads the model once, so that mistakes are reported before anything is measured.
+MeasureSettings settings_of(const BenchOptions& options, const Subject& subject, const Options& settings) {
+  const std::string& path = options.models[subject.index];
   const Module module = load_model(path, settings);
   std::string why_no_inputs;
-  const Call call = read_call(inputs_of(options, index, &why_no_inputs), options.method);
+  const Call call = read_call(inputs_of(options, subject, &why_no_inputs), options.method);
   MeasureSettings measured;
   measured.load = [path, device = settings.device()] { return load_script_module(path, device); };
   measured.method = call.method;
@@ -117,7 +138,7 @@ MeasureSettings settings_of(const BenchOptions& options, size_t index, const Opt
   warn_of_failed_passes(failed_passes(module, call.method));
   measured.seed = call.seed;
   measured.seconds = options.seconds;
-  measured.threads = options.threads;
+  measured.threads = subject.threads;
   measured.with_grad = options.with_grad || !options.train.empty();
   measured.train = optimizer_named(options.train);
   measured.tolerance = {options.rtol.value_or(tolerance_of_autocast().value_or(1e-3)),
@@ -197,7 +218,7 @@ int bench(const BenchOptions& options) {
   if (!options.train.empty() && !optimizer_named(options.train)) {
     throw UserError("--train: no optimizer '" + options.train + "'" + ui::did_you_mean(options.train, {"sgd", "adam"}));
   }
-  if (!options.train.empty() && options.threads > 1) {
+  if (!options.train.empty() && std::ranges::any_of(options.threads, [](size_t threads) { return threads > 1; })) {
     throw UserError("--train: steps of one model cannot run at the same time; leave out --threads");
   }
   if (options.input_files.size() > 1 && options.input_files.size() != options.models.size()) {
@@ -205,6 +226,7 @@ int bench(const BenchOptions& options) {
                     std::to_string(options.models.size()) + " models; give one for all or one for each");
   }
   expect_no_specs_among_models(options);
+  const std::vector<Subject> subjects = subjects_of(options);
   const Options settings = prepare(options.common);
   if (!options.train.empty() && settings.frozen()) {
     throw UserError("--train: the parameters of a frozen model take no gradients; leave out one of --train and --frozen");
@@ -215,24 +237,24 @@ int bench(const BenchOptions& options) {
     expect_writable(options.html);
   }
   if (!options.common.trace_out.empty()) {
-    if (options.models.size() > 1) {
-      throw UserError("--trace-out: holds the trace of one model; give one MODEL, not " +
-                      std::to_string(options.models.size()));
+    if (subjects.size() > 1) {
+      throw UserError("--trace-out: holds the trace of one model; give one MODEL, not " + std::to_string(subjects.size()) +
+                      (options.models.size() == 1 ? " inputs of one" : ""));
     }
     expect_writable(options.common.trace_out);
   }
   const std::optional<Baseline> baseline =
       options.baseline.empty() ? std::nullopt : std::optional<Baseline>(options.baseline);
   std::vector<MeasureSettings> asked;
-  for (size_t index = 0; index < options.models.size(); ++index) {
-    asked.push_back(settings_of(options, index, settings));
+  for (const Subject& subject : subjects) {
+    asked.push_back(settings_of(options, subject, settings));
   }
 
   const InterruptionGuard interruption;
   std::vector<BenchedModel> models;
   size_t failed = 0;
-  for (size_t index = 0; index < options.models.size() && !interrupted(); ++index) {
-    const std::string& path = options.models[index];
+  for (size_t index = 0; index < subjects.size() && !interrupted(); ++index) {
+    const std::string& path = options.models[subjects[index].index];
     try {
       models.push_back({path,
                         asked[index],
@@ -248,7 +270,7 @@ int bench(const BenchOptions& options) {
     } catch (const Interrupted&) {
       break;
     } catch (const std::exception& failure) {
-      const bool is_only_one = options.models.size() == 1;
+      const bool is_only_one = subjects.size() == 1;
       const int exit_code = report_failure(failure, options.common.json && is_only_one, path);
       if (is_only_one) {
         return exit_code;
@@ -263,14 +285,14 @@ int bench(const BenchOptions& options) {
   if (options.common.json) {
     std::cout << json_text(to_json(models, facts_of_this_machine(options.versions)));
   } else if (models.size() > 1) {
-    std::cout << summary_of(models);
+    std::cout << (subjects.size() > options.models.size() ? sweep_of(models) + "\n" : "") << summary_of(models);
   }
   if (!options.html.empty() && !models.empty()) {
     write_file(options.html, to_page(models, facts_of_this_machine(options.versions)));
   }
   if (interrupted()) {
-    std::cerr << "sconce: interrupted: " << models.size() << " of " << options.models.size()
-              << (options.models.size() == 1 ? " model was" : " models were") << " measured"
+    std::cerr << "sconce: interrupted: " << models.size() << " of " << subjects.size()
+              << (subjects.size() == 1 ? " model was" : " models were") << " measured"
               << (models.empty() || models.back().table.complete ? "" : ", the last for less time than asked") << std::endl;
     return kInterrupted;
   }
@@ -316,8 +338,14 @@ void add_bench_command(CLI::App& app, Action& chosen) {
                   "measure training steps: forward, the mean square of the outputs as loss, backward, and a step of this "
                   "optimizer, sgd or adam")
       ->type_name("OPTIMIZER");
-  command.add_option("--threads", options->threads, "threads that call the one model at the same time (1)")
+  command
+      .add_option("--threads", options->threads,
+                  "threads that call the one model at the same time (1); of several, as in 1,2,4, each gets a table")
       ->type_name("N")
+      ->expected(1)
+      ->delimiter(',')
+      ->take_all()
+      ->allow_extra_args(false)
       ->check(whole_between(1, 1024));
   add_intra_op_option(command, options->common);
   command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")
@@ -357,10 +385,13 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       "measuring and shows what is finished; a second one ends the program.\n\n"
       "--profile and --trace-out record calls of one thread after the measurement, in which nothing is recorded.\n\n" +
       std::string(kSpecHelp) +
+      "  Sizes of tensors may be ranges: 1..64:x2 is 1, 2, 4 to 64, 1..64:+8 is 1, 9, 17 to 57, and 1..8 all of them.\n"
+      "  Each size gets a table, and all of them one at the end; ranges advance together.\n" +
       "\nExamples:\n"
       "  sconce bench resnet18.pt --input 'float32[1,3,224,224]'\n"
       "  sconce bench a.pt b.pt --against jit,eager --seconds 5 --json\n"
       "  sconce bench --input 'float32[8,16]' --input 3 a.pt b.pt\n"
+      "  sconce bench resnet18.pt --input 'float32[1..32:x2,3,224,224]' --threads 1,2\n"
       "  sconce bench model.pt --inputs args.pt --threads 4 --intra-op 1\n"
       "  sconce bench a.pt b.pt --html bench.html\n"
       "  sconce bench a.pt --json > old.json; sconce bench a.pt --baseline old.json\n"
