@@ -3,6 +3,7 @@
 #include "base/usable_cores.h"
 
 #include <c10/util/ApproximateClock.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -69,6 +70,7 @@ CallingThread* take_place() {
   threads_alive.fetch_add(1, std::memory_order_relaxed);
   for (CallingThread* each = all_threads.load(std::memory_order_acquire); each != nullptr; each = each->next) {
     if (!each->is_taken.load(std::memory_order_relaxed) && !each->is_taken.exchange(true, std::memory_order_acquire)) {
+      each->depth = 0;  // in a forked process its thread may have been within a call
       return each;
     }
   }
@@ -80,7 +82,6 @@ CallingThread* take_place() {
 }
 
 void leave_place(CallingThread& place) {
-  place.depth = 0;
   place.last.store(0, std::memory_order_relaxed);
   place.is_taken.store(false, std::memory_order_release);
   threads_alive.fetch_sub(1, std::memory_order_relaxed);
@@ -88,8 +89,25 @@ void leave_place(CallingThread& place) {
 
 constinit thread_local CallingThread* known_thread = nullptr;
 
+// A child process has this thread alone, wherever the others were when it was forked.
+void forget_other_threads() {
+  bool is_listed = false;
+  for (CallingThread* each = all_threads.load(std::memory_order_relaxed); each != nullptr; each = each->next) {
+    if (each == known_thread) {
+      is_listed = true;
+    } else {
+      each->is_calling.store(false, std::memory_order_relaxed);
+      each->last.store(0, std::memory_order_relaxed);
+      each->is_taken.store(false, std::memory_order_relaxed);
+    }
+  }
+  threads_alive.store(is_listed ? 1 : 0, std::memory_order_relaxed);
+}
+
 CallingThread& this_thread() {
   if (known_thread == nullptr) [[unlikely]] {
+    static const int registered = ::pthread_atfork(nullptr, nullptr, forget_other_threads);
+    static_cast<void>(registered);
     struct Place {
       CallingThread* const taken = take_place();
       ~Place() { leave_place(*taken); }

@@ -10,6 +10,8 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -87,6 +89,19 @@ TEST(CallerShare, IsNotTakenByTasksOfCalls) {
   EXPECT_EQ(share_at_last(alone()), alone());
   may_end.count_down();
   task.join();
+}
+
+TEST(CallerShare, OfAForkedProcessIsAll) {
+  const OtherCaller second;
+  ASSERT_EQ(share_at_last(share_of(2)), share_of(2));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // looks again
+    ::_exit(share_now() == alone() ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(CallerShare, LimitsTheThreadsOfPlansThatAreNotExact) {
