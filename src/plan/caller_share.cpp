@@ -7,18 +7,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 
 namespace sconce {
 namespace {
 
-// About half a millisecond, of the processor's time stamp counter.
-uint64_t ticks() { return static_cast<uint64_t>(c10::getApproximateTime()) >> 20; }
+// Of the processor's time stamp counter, some two or three in a nanosecond.
+uint64_t ticks() { return static_cast<uint64_t>(c10::getApproximateTime()); }
 
-constexpr uint64_t kTicksBetweenCalls = 8;
+constexpr uint64_t kBetweenCounts = uint64_t{1} << 20;  // about half a millisecond
+constexpr uint64_t kWindow = uint64_t{1} << 23;         // about four milliseconds
 
-std::atomic<CallingThread*> all_threads{
-    nullptr};                       // a list that only grows; a thread that ends leaves its place to a new one
+// A list that only grows: a thread that ends leaves its place to a new one.
+std::atomic<CallingThread*> all_threads{nullptr};
 std::atomic<int> threads_alive{0};  // that have run calls
 
 bool is_alone() { return threads_alive.load(std::memory_order_relaxed) <= 1; }
@@ -27,9 +29,13 @@ bool is_alone() { return threads_alive.load(std::memory_order_relaxed) <= 1; }
 
 // A thread that runs calls, in a cache line of its own. It alone writes what follows `is_taken`.
 struct alignas(64) CallingThread {
-  // Asked by other threads.
-  bool is_active(uint64_t now) const {
-    return is_calling.load(std::memory_order_relaxed) || now <= last.load(std::memory_order_relaxed) + kTicksBetweenCalls;
+  // Asked by other threads. Returns the part of the time for which the thread is in calls.
+  float busy_share(uint64_t now) const {
+    const uint64_t since_change = now - std::min(now, changed.load(std::memory_order_relaxed));
+    if (since_change > kWindow) {
+      return is_calling.load(std::memory_order_relaxed) ? 1 : 0;
+    }
+    return share_of_window.load(std::memory_order_relaxed);
   }
 
   void begin_call() {
@@ -39,29 +45,55 @@ struct alignas(64) CallingThread {
       return;
     }
     const uint64_t now = ticks();
-    if (now != counted_at) {
-      counted_at = now;
-      callers = 1;
-      for (const CallingThread* each = all_threads.load(std::memory_order_acquire); each != nullptr; each = each->next) {
-        callers += each != this && each->is_active(now) ? 1 : 0;
-      }
+    if (now - changed.load(std::memory_order_relaxed) > kWindow) {  // the thread was idle, or alone
+      begin_window(now, 0);
+    }
+    changed.store(now, std::memory_order_relaxed);
+    if (now - counted_at > kBetweenCounts) {
+      count_callers(now);
     }
   }
 
   void end_call() {
     is_calling.store(false, std::memory_order_relaxed);
-    if (!is_alone()) {
-      last.store(ticks(), std::memory_order_relaxed);
+    if (is_alone()) {
+      return;
     }
+    const uint64_t now = ticks();
+    const uint64_t began = changed.load(std::memory_order_relaxed);
+    busy_in_window += now - std::max(began, window);
+    if (now - window > kWindow) {
+      begin_window(now, static_cast<float>(busy_in_window) / static_cast<float>(now - window));
+    }
+    changed.store(now, std::memory_order_relaxed);
+  }
+
+  // `share`: of the last window.
+  void begin_window(uint64_t now, float share) {
+    share_of_window.store(share, std::memory_order_relaxed);
+    window = now;
+    busy_in_window = 0;
+  }
+
+  void count_callers(uint64_t now) {
+    counted_at = now;
+    float others = 0;
+    for (const CallingThread* each = all_threads.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+      others += each != this ? each->busy_share(now) : 0;
+    }
+    callers = 1 + static_cast<int>(std::lround(others));
   }
 
   std::atomic<bool> is_taken{true};
   std::atomic<bool> is_calling{false};
-  std::atomic<uint64_t> last{0};  // when its last call ended
+  std::atomic<uint64_t> changed{0};  // when its last call began or ended
+  std::atomic<float> share_of_window{0};
   CallingThread* next = nullptr;
   int depth = 0;    // of calls within calls
   int callers = 1;  // with this one
   uint64_t counted_at = 0;
+  uint64_t window = 0;  // when it began
+  uint64_t busy_in_window = 0;
 };
 
 namespace {
@@ -82,7 +114,7 @@ CallingThread* take_place() {
 }
 
 void leave_place(CallingThread& place) {
-  place.last.store(0, std::memory_order_relaxed);
+  place.changed.store(0, std::memory_order_relaxed);
   place.is_taken.store(false, std::memory_order_release);
   threads_alive.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -97,7 +129,7 @@ void forget_other_threads() {
       is_listed = true;
     } else {
       each->is_calling.store(false, std::memory_order_relaxed);
-      each->last.store(0, std::memory_order_relaxed);
+      each->changed.store(0, std::memory_order_relaxed);
       each->is_taken.store(false, std::memory_order_relaxed);
     }
   }

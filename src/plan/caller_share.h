@@ -8,9 +8,10 @@ struct CallingThread;
 // A call on this thread, while the object lives. Calls within it, such as those of submodules, are part of it.
 //
 // Teams of threads on the same cores wait for each other. Operators of two calls that use all cores each can take ten times
-// as long as with one thread each. So N threads that run calls get the Nth part of the cores each. A thread counts until a
-// few milliseconds after its last call, since a server calls again soon. Threads look for each other at most every half
-// millisecond, and only if a second one has run calls, so that short calls do not pay for it.
+// as long as with one thread each. So N threads that run calls get the Nth part of the cores each. A thread counts by the
+// share of the last milliseconds that it spent in calls: a short call now and then takes no cores from others. Threads look
+// for each other at most every half millisecond, and only if a second one has run calls, so that short calls do not pay for
+// it.
 class CallerShare {
  public:
   CallerShare();

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <latch>
 #include <thread>
@@ -28,7 +29,7 @@ int alone() { return has_cpu_quota() ? usable_cores() : 0; }
 
 int share_now() { return CallerShare().threads(); }
 
-// Waits until this thread's share is that. Callers count until a few milliseconds after their last call.
+// Waits until this thread's share is that. Callers count by what they did in the last milliseconds.
 int share_at_last(int expected) {
   int found = share_now();
   for (int i = 0; i < 2000 && found != expected; ++i) {
@@ -74,6 +75,25 @@ TEST(CallerShare, OfACallWithinACallIsThatOfTheOuterOne) {
   const OtherCaller second;
   const CallerShare outer;
   EXPECT_EQ(CallerShare().threads(), 0);
+}
+
+TEST(CallerShare, IsNotTakenByShortCallsNowAndThen) {
+  std::atomic<bool> stop = false;
+  std::thread other([&] {
+    while (!stop) {
+      share_now();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  EXPECT_EQ(share_at_last(alone()), alone());
+  int shared = 0;
+  for (int i = 0; i < 50; ++i) {
+    shared += share_now() != alone() ? 1 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  stop = true;
+  other.join();
+  EXPECT_LT(shared, 10);  // the other one may be interrupted within a call
 }
 
 TEST(CallerShare, IsNotTakenByTasksOfCalls) {
