@@ -68,6 +68,7 @@ TEST(CommandLineBench, MeasuresEachSizeAndNumberOfThreads) {
   ASSERT_EQ(found.size(), 5) << "four calls and the mean";
   EXPECT_EQ(found[3]["inputs"], "float32[4, 3]");
   EXPECT_EQ(found[3]["threads"], 2);
+  expect_usage_error({"run", model, "--input", "float32[1..2]"}, "a range of sizes is for `sconce bench` alone");
   expect_usage_error({"bench", model, "--input", "float32[2..1]"}, "2..1: it has no end, or is empty");
 }
 

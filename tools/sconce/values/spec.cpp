@@ -174,7 +174,7 @@ class SpecParser {
       }
       sizes.push_back(size->toInt());
       if (!accept(',') && peek() != ']') {
-        fail("expected ',' or ']'");
+        fail(peek() == '.' ? "a range of sizes is for `sconce bench` alone" : "expected ',' or ']'");
       }
     }
     try {
