@@ -140,6 +140,15 @@ TEST_F(BenchBaseline, HasNothingOfOtherModels) {
   EXPECT_THAT(cli::to_text(cli::Baseline(path).compare(other)), HasSubstr("note: the baseline has no such model"));
 }
 
+TEST_F(BenchBaseline, ComparesTheSameNumberOfCallingThreads) {
+  std::vector<cli::BenchedModel> old = {benched("m.pt", 1e-3), benched("m.pt", 1e-3)};
+  old[1].settings.threads = 2;
+  old[1].table.rows[1].steady = std::vector<double>(10, 8e-3);
+  const cli::Baseline baseline(write(cli::json_text(cli::to_json(old))));
+  EXPECT_NEAR(baseline.compare(old[0])[0].then, 2, 1e-9);
+  EXPECT_NEAR(baseline.compare(old[1])[0].then, 8, 1e-9);
+}
+
 TEST_F(BenchBaseline, RefusesOtherFiles) {
   const std::string mlp = model_file("mlp.pt");
   const auto expect_refused = [&](const std::string& text, const std::string& why) {

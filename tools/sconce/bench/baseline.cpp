@@ -70,7 +70,9 @@ std::vector<BaselineRow> Baseline::compare(const BenchedModel& model) const {
   const std::string inputs = inputs_text(model);
   const auto found = std::ranges::find_if(models_, [&](const Json& each) {
     return each["model"].is_string() && file_name(each["model"].get<std::string>()) == file_name(model.path) &&
-           each["method"] == model.settings.method && each.value("inputs", inputs) == inputs;
+           each["method"] == model.settings.method &&
+           each.value("threads", Json(model.settings.threads)) == model.settings.threads &&
+           each.value("inputs", inputs) == inputs;
   });
   std::vector<BaselineRow> rows;
   if (found == models_.end()) {

@@ -1,4 +1,4 @@
-// `sconce bench --baseline`: measured ratios beside those of an earlier `sconce bench --json`.
+// `sconce bench --baseline`: compares measured ratios with those of an earlier `sconce bench --json`.
 #pragma once
 
 #include "tools/sconce/bench/confidence.h"
@@ -19,7 +19,7 @@ struct BaselineRow {
   double now = 0;
   Interval then_interval;
   Interval now_interval;
-  // Of sconce: slower if the ratio is smaller by more than processes differ without a reason, and the interval lies below.
+  // Slower: the ratio fell by more than processes differ anyway, and its interval lies below the earlier one.
   Verdict verdict = Verdict::kSame;
 };
 
@@ -28,8 +28,8 @@ class Baseline {
   // Throws UserError for a file that `sconce bench --json` did not write, naming what is wrong.
   explicit Baseline(const std::string& path);
 
-  // Compares a model with the one of the same file name, method and inputs. Returns a row for each executor that has ratios
-  // in both; none if the file has no such model.
+  // Compares a model with the one of the same file name, method, inputs and calling threads. Returns a row for each executor
+  // that has ratios in both; none if the file has no such model.
   std::vector<BaselineRow> compare(const BenchedModel& model) const;
 
  private:
