@@ -8,6 +8,7 @@
 #include "bench/measuring.h"
 #include "plan/intra_op_threads.h"
 #include "tools/peers/peer.h"
+#include "tools/sconce/ui/percentile.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/fit_arguments.h"
 
@@ -18,7 +19,6 @@
 #include <benchmark/benchmark.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -80,12 +80,6 @@ Turn take_turn(size_t threads, const std::function<Call()>& make_call) {
   return turn;
 }
 
-double percentile_99(std::vector<double> values) {
-  const auto rank = values.begin() + static_cast<std::ptrdiff_t>(values.size() * 99 / 100);
-  std::ranges::nth_element(values, rank);
-  return *rank;
-}
-
 void run_callers(benchmark::State& state, const std::string& name, size_t threads) {
   const std::string file = model_file(name);
   const auto cases = std::get<sconce::cli::ModelCases>(
@@ -131,8 +125,8 @@ void run_callers(benchmark::State& state, const std::string& name, size_t thread
     const Turn& eager = turns[2][i].calls_per_second > turns[3][i].calls_per_second ? turns[2][i] : turns[3][i];
     over_one_thread.push_back(own.calls_per_second / turns[1][i].calls_per_second);
     over_eager.push_back(own.calls_per_second / eager.calls_per_second);
-    p99.push_back(percentile_99(own.milliseconds));
-    eager_p99.push_back(percentile_99(eager.milliseconds));
+    p99.push_back(sconce::ui::percentile(own.milliseconds, 0.99));
+    eager_p99.push_back(sconce::ui::percentile(eager.milliseconds, 0.99));
   }
   state.counters["one_thread"] = median(over_one_thread);
   state.counters["eager"] = median(over_eager);

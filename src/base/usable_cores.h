@@ -1,4 +1,4 @@
-// Of how many cores a process gets time.
+// The number of cores that the process may use.
 #pragma once
 
 #include <filesystem>

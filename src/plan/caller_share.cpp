@@ -13,7 +13,7 @@
 namespace sconce {
 namespace {
 
-// Of the processor's time stamp counter, some two or three in a nanosecond.
+// Reads the processor's time stamp counter, which counts two or three times per nanosecond.
 uint64_t ticks() { return static_cast<uint64_t>(c10::getApproximateTime()); }
 
 constexpr uint64_t kBetweenCounts = uint64_t{1} << 20;  // about half a millisecond

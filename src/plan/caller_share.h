@@ -5,7 +5,7 @@ namespace sconce {
 
 struct CallingThread;
 
-// A call on this thread, while the object lives. Calls within it, such as those of submodules, are part of it.
+// Marks a call on this thread while the object exists. Nested calls, such as those of submodules, belong to the outer call.
 //
 // Teams of threads on the same cores wait for each other. Operators of two calls that use all cores each can take ten times
 // as long as with one thread each. So N threads that run calls get the Nth part of the cores each. A thread counts by the

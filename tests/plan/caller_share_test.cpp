@@ -24,7 +24,7 @@ namespace {
 
 int share_of(int callers) { return std::max(1, usable_cores() / callers); }
 
-// What a thread that calls alone gets.
+// The share of a thread that is the only caller.
 int alone() { return has_cpu_quota() ? usable_cores() : 0; }
 
 int share_now() { return CallerShare().threads(); }

@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kSliceSeconds = 0.05;
-constexpr size_t kLeastRounds = 6;  // those of an interval (confidence.h)
+constexpr size_t kLeastRounds = 6;  // an interval needs as many (confidence.h)
 // A model whose call takes longer than this is loaded once, and called less often before the steady state.
 constexpr double kSlowCall = 0.3;
 constexpr size_t kFirstCallsOfSlowModels = 3;

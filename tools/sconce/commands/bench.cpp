@@ -78,7 +78,7 @@ std::vector<Contestant> contestants_of(const std::string& against, const std::st
   return contestants;
 }
 
-// What gets a table of its own: a model, with one size of each range in the SPECs and one number of threads.
+// A model with one size of each range in the SPECs and one number of threads. Each subject gets its own table.
 struct Subject {
   size_t index = 0;  // of the model
   std::vector<std::string> specs;
@@ -250,6 +250,7 @@ int bench(const BenchOptions& options) {
     asked.push_back(settings_of(options, subject, settings));
   }
 
+  const Json reported = options_to_report(options);
   const InterruptionGuard interruption;
   std::vector<BenchedModel> models;
   size_t failed = 0;
@@ -259,7 +260,7 @@ int bench(const BenchOptions& options) {
       models.push_back({path,
                         asked[index],
                         at::get_num_threads(),
-                        options_to_report(options),
+                        reported,
                         measure_model(options, path, settings, asked[index]),
                         {},
                         {}});

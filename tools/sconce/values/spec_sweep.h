@@ -6,7 +6,7 @@
 
 namespace sconce::cli {
 
-// Expands ranges among the sizes of tensors, such as those of float32[1..64:x2,3,224,224]:
+// Expands ranges of tensor sizes, as in float32[1..64:x2,3,224,224]:
 //
 //   RANGE = FROM..TO:xFACTOR   FROM, FROM * FACTOR, … as long as they are at most TO
 //         | FROM..TO:+STEP     FROM, FROM + STEP, … likewise
