@@ -1,9 +1,11 @@
 #include "executor/call_recording.h"
 
+#include "base/storage_of.h"
 #include "base/tensors_in.h"
 #include "trace/undone_writes.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace sconce {
 
@@ -16,7 +18,7 @@ CallRecording::CallRecording(const ModulePtr& module, const CallArguments& argum
 }
 
 void CallRecording::check_call(Tracer& tracer, const ModulePtr& module, const CallArguments& arguments,
-                               const std::vector<at::Tensor>& owned) const {
+                               const std::vector<at::Tensor>& owned) {
   const bool is_changed = !state_.holds();
   if (replace_traced_values(*module) || is_changed) {
     tracer.refuse("a call changes an attribute of the module");
@@ -32,6 +34,16 @@ void CallRecording::check_call(Tracer& tracer, const ModulePtr& module, const Ca
   }
   kept.insert(kept.end(), owned.begin(), owned.end());
   tracer.refuse_captured(kept);
+  for (const at::Tensor& captured : tracer.captured()) {
+    const auto is_captured = [&](const at::Tensor& tensor) { return tensor.is_same(captured); };
+    const auto is_aliased = [&](const at::Tensor& tensor) {
+      return tensor.defined() && storage_of(captured) != nullptr && storage_of(tensor) == storage_of(captured);
+    };
+    if (std::ranges::none_of(kept, is_captured)) {
+      std::ranges::copy_if(kept, std::back_inserter(aliased_), is_aliased);
+    }
+  }
+  aliased_forms_ = BoundTensors(aliased_, {});
 }
 
 bool CallRecording::run_undoably(const Effects& effects, c10::function_ref<bool()> run) const {

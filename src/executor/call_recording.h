@@ -2,6 +2,7 @@
 #pragma once
 
 #include "executor/recording_cache.h"
+#include "trace/bound_tensors.h"
 #include "trace/call_arguments.h"
 #include "trace/module_state.h"
 #include "trace/sizes/symbolic_sizes.h"
@@ -40,7 +41,7 @@ class CallRecording : public Recording {
 
   // Returns whether attributes, containers, numbers and strings are the recorded ones.
   bool has_structure_of(const CallArguments& arguments) const {
-    return state_.holds() && structure_.holds(arguments.values);
+    return state_.holds() && structure_.holds(arguments.values) && aliased_forms_.hold(aliased_, {});
   }
   // Returns the arguments with tensors that stand for theirs. The tracer has `sizes`.
   std::vector<c10::IValue> begin(Tracer& tracer, const CallArguments& arguments) const {
@@ -49,7 +50,7 @@ class CallRecording : public Recording {
   // Refuses a call that has changed attributes, or has read what is the recorded call's alone. `owned`: tensors that the
   // plan may read as they are in each call, besides the module's.
   void check_call(Tracer& tracer, const ModulePtr& module, const CallArguments& arguments,
-                  const std::vector<at::Tensor>& owned = {}) const;
+                  const std::vector<at::Tensor>& owned = {});
   // The side effects of a run.
   struct Effects {
     std::vector<at::Tensor> written;  // tensors that the plan may write
@@ -69,6 +70,10 @@ class CallRecording : public Recording {
 
   const ModuleState state_;
   const ArgumentStructure structure_;
+  // Tensors of the module that the call reads or writes through aliases that no operator has made (`weight.data`). The
+  // recording has captured the aliases, and keeps their memory: it does not hold once the tensors have other memory.
+  std::vector<at::Tensor> aliased_;
+  BoundTensors aliased_forms_{{}, {}};
   const std::shared_ptr<SymbolicSizes> sizes_;  // null if all calls have the recorded sizes
   mutable std::atomic<uint64_t> misses_{0};
 };

@@ -363,6 +363,25 @@ TEST(RecordedCalls, FollowAttributesAndParameters) {
   EXPECT_GE(pair.recorded().by_plan, 12U);
 }
 
+// What a call reads as `data` is an alias that no operator makes, so the recording has that of the recorded call.
+TEST(RecordedCalls, FollowParametersToOtherMemory) {
+  RecordedPair pair(R"(
+def forward(self, x):
+    self.a_bias.data.mul_(0.75)
+    return torch.cummax(torch.mm(x, self.b_weight), 1)[0]
+)");
+  const Use use = [](const c10::IValue& y, const at::Tensor&) { y.toTensor().pow(2).sum().backward(); };
+  expect_equal_uses(pair, use);
+  EXPECT_GE(pair.recorded().by_plan, 4U);
+  const auto bias = [](const torch::jit::Module& module) { return module.attr("a_bias").toTensor(); };
+  for (const torch::jit::Module* module : {&pair.our_module(), &pair.their_module()}) {
+    at::manual_seed(9);
+    bias(*module).set_data(at::randn_like(bias(*module)));
+  }
+  expect_equal_uses(pair, use);
+  EXPECT_TRUE(at::allclose(bias(pair.our_module()), bias(pair.their_module())));
+}
+
 TEST(RecordedCalls, LeaveSizesOpen) {
   RecordedPair pair(kSorted);
   for (const int64_t batch : {3, 5, 7, 3, 1, 9, 12, 2, 1, 6, 0, 11, 1}) {
