@@ -136,11 +136,14 @@ bool writes_what_norms_save(const ClientProgram& program) {
 
 }  // namespace
 
-World::World(const ClientProgram& program, bool by_sconce)
+World::World(const ClientProgram& program, bool by_sconce, double nudge)
     : program_(program),
       writes_what_norms_save_(writes_what_norms_save(program)),
       by_sconce_(by_sconce),
       script_(make_module(program, counter_)) {
+  for (const at::Tensor& parameter : parameters()) {
+    parameter.data().mul_(1 + nudge);
+  }
   optimizer_ = make_optimizer(program.optimizer, parameters());
   at::manual_seed(12);
   captured_.scale = at::randn({kWidth}).set_requires_grad(true);

@@ -44,7 +44,8 @@ class ScriptWarnings final : public c10::WarningHandler {
 
 class World {
  public:
-  World(const ClientProgram& program, bool by_sconce);
+  // `nudge`: by how much the parameters are larger, in relation to their size.
+  World(const ClientProgram& program, bool by_sconce, double nudge = 0);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
