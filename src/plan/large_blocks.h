@@ -9,10 +9,12 @@
 namespace sconce {
 
 // Returns a block of at least `bytes` bytes. Its elements are not initialized. Pages that come fresh from the system cost
-// more time than a pointwise operator takes for them, so the process keeps blocks that are freed: as many bytes as were in
-// use at one time lately, in the last kFreesCounted to 2 * kFreesCounted frees, and at most kMaxBytesKept. So it keeps what
-// runs of one size need, and runs of many sizes do not add up. The block freed last is given out first: it is in the caches
-// of the processor.
+// more time than a pointwise operator takes for them, so the process keeps blocks that are freed, at most kMaxBytesKept.
+// All blocks, used and kept, have at most twice as many bytes as were in use at one time lately, in the last kFreesCounted
+// to 2 * kFreesCounted frees. So a run of one size finds all its blocks, and runs of many sizes do not add up.
+//
+// The block freed last that fits, of at most twice the size, is given out first: it is in the caches of the processor. If
+// none fits and there is no room for a new one, a larger one is.
 //
 // Serves any thread. Throws what LibTorch's allocator throws.
 c10::DataPtr allocate_large(size_t bytes);
