@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <utility>
 
 namespace sconce {
@@ -29,17 +30,43 @@ struct Cut {
   int64_t panels = 1;
 };
 
-// Returns the parts for several threads. `units`, `panels`: what can be divided.
-Cut cut_for(int64_t threads, int64_t units, int64_t panels, bool has_more_weights) {
-  const auto is_even = [&](int64_t parts) { return parts % threads == 0 || parts >= 8 * threads; };
-  if (units >= threads && (!has_more_weights || panels < threads)) {
+// Returns the parts for several threads, which have `units` of the rows. Threads that share the rows read all weights, and
+// of what they read and write beside them, most is in their own caches.
+Cut cut_for(int64_t threads, int64_t units, int64_t panels) {
+  if (units >= threads) {
     return {.rows = threads * std::clamp<int64_t>(units / threads, 1, 4)};
   }
-  if (is_even(panels) || units < threads) {
-    return {.panels = std::min(panels, threads * 8)};
-  }
-  return {.rows = threads, .panels = panels};  // a panel at a time, which all threads share
+  return {.panels = std::min(panels, threads * 8)};
 }
+
+// Parts that threads share: each takes those of its own share first, and then those that others have left. A thread that
+// computes the same part of each layer finds it in its own cache.
+class WorkShares {
+ public:
+  WorkShares(int64_t count, int64_t parts) : count_(count), parts_(parts), taken_(new Taken[static_cast<size_t>(count)]) {}
+
+  int64_t count() const { return count_; }
+  template <typename Function>
+  void take(int64_t share, const Function& function) {
+    for (int64_t i = 0; i < count_; ++i) {
+      const int64_t of = (share + i) % count_;
+      const auto [first, last] = part_of(parts_, count_, of);
+      std::atomic<int64_t>& taken = taken_[static_cast<size_t>(of)].parts;
+      for (int64_t k = first + taken.fetch_add(1, std::memory_order_relaxed); k < last;
+           k = first + taken.fetch_add(1, std::memory_order_relaxed)) {
+        function(k);
+      }
+    }
+  }
+
+ private:
+  struct alignas(64) Taken {
+    std::atomic<int64_t> parts = 0;
+  };
+  const int64_t count_;
+  const int64_t parts_;
+  const std::unique_ptr<Taken[]> taken_;
+};
 
 }  // namespace
 
@@ -81,20 +108,23 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
     return;
   }
   const int64_t units = rows.count / rows.unit;
-  const Cut cut = cut_for(threads, divide_up(rows.count, std::max<int64_t>(rows.unit, 24)), panels,
-                          panels_.elements() > rows.count * rows.elements);
-  std::atomic<int64_t> next = 0;
-  at::parallel_for(0, std::min(threads, cut.rows * cut.panels), 1, [&](int64_t, int64_t) {
-    for (int64_t i = next++; i < cut.rows * cut.panels; i = next++) {
-      Block block = all;
-      if (cut.panels > 1) {
-        block.then = nullptr;
-      }
-      std::tie(block.part.first_row, block.part.last_row) = part_of(units, cut.rows, i % cut.rows);
-      block.part.first_row *= rows.unit;
-      block.part.last_row *= rows.unit;
-      std::tie(block.part.first_panel, block.part.last_panel) = part_of(panels, cut.panels, i / cut.rows);
-      run_block(block);
+  constexpr int64_t kRowsOfUnit = 24;  // those of some tiles
+  const Cut cut = cut_for(threads, rows.count / std::max(rows.unit, kRowsOfUnit), panels);
+  const int64_t parts = cut.rows * cut.panels;
+  WorkShares shares(std::min(threads, parts), parts);
+  at::parallel_for(0, shares.count(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t share = begin; share < end; ++share) {
+      shares.take(share, [&](int64_t i) {
+        Block block = all;
+        if (cut.panels > 1) {
+          block.then = nullptr;
+        }
+        std::tie(block.part.first_row, block.part.last_row) = part_of(units, cut.rows, i % cut.rows);
+        block.part.first_row *= rows.unit;
+        block.part.last_row *= rows.unit;
+        std::tie(block.part.first_panel, block.part.last_panel) = part_of(panels, cut.panels, i / cut.rows);
+        run_block(block);
+      });
     }
   });
   if (then && cut.panels > 1) {
