@@ -1,13 +1,45 @@
 // The code of the tiles; vectors_code.h comes first.
 
-SCONCE_INLINE void store_result(const Tile& tile, float* to, Vector value, bool is_last) {
-  if (tile.bounds != nullptr) {
-    value = clamp(value, tile.bounds[0], tile.bounds[1]);
-  }
-  if (is_last && tile.last != kLanes) {
-    copy_some(to, reinterpret_cast<const float*>(&value), tile.last);
-  } else {
+SCONCE_INLINE void store_part(float* to, Vector value, int count) {
+  if (count == kLanes) {
     store(to, value);
+  } else {
+    store_some(to, value, count);
+  }
+}
+
+SCONCE_INLINE Vector load_part(const float* from, int count) {
+  return count == kLanes ? load(from) : load_some(from, count);
+}
+
+// Adds the sums to the biases, or to what `out` holds. The fields of the tile are read before the first store, behind which
+// they would be read again.
+template <bool kIsBounded, int kVectors, int kRows>
+SCONCE_INLINE void add_sums(const Tile& tile, const Vector (&sums)[kRows][kVectors]) {
+  const float* const bias = tile.bias;
+  const int64_t distance = tile.out_distance;
+  const int last = tile.last;
+  const Vector least = kIsBounded ? all(tile.bounds[0]) : Vector{};
+  const Vector most = kIsBounded ? all(tile.bounds[1]) : Vector{};
+  float* out = tile.out;
+  Vector begin[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    begin[v] = bias != nullptr ? load(bias + v * kLanes) : Vector{};
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i, out += distance) {
+    if (bias == nullptr) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        begin[v] = load_part(out + v * kLanes, v == kVectors - 1 ? last : kLanes);
+      }
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Vector sum = begin[v] + sums[i][v];
+      store_part(out + v * kLanes, kIsBounded ? clamp(sum, least, most) : sum, v == kVectors - 1 ? last : kLanes);
+    }
   }
 }
 
@@ -51,17 +83,10 @@ void compute_tile(const Tile& tile) {
       ahead += tile.ahead_step;
     }
   }
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) {
-    float* const out = tile.out + i * tile.out_distance;
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const bool is_last = v == kVectors - 1;
-      const Vector begin = tile.bias != nullptr             ? load(tile.bias + v * kLanes)
-                           : is_last && tile.last != kLanes ? load_some(out + v * kLanes, tile.last)
-                                                            : load(out + v * kLanes);
-      store_result(tile, out + v * kLanes, begin + sums[i][v], is_last);
-    }
+  if (tile.bounds != nullptr) {
+    add_sums<true>(tile, sums);
+  } else {
+    add_sums<false>(tile, sums);
   }
 }
 
@@ -97,11 +122,15 @@ void compute_vector(const Tile& tile) {
       panel += kVectors * kLanes;
     }
   }
+  Vector sum[1][kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const bool is_last = v == kVectors - 1;
-    const Vector sum = (sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v]);
-    store_result(tile, tile.out + v * kLanes, load(tile.bias + v * kLanes) + sum, is_last);
+    sum[0][v] = (sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v]);
+  }
+  if (tile.bounds != nullptr) {
+    add_sums<true>(tile, sum);
+  } else {
+    add_sums<false>(tile, sum);
   }
 }
 

@@ -9,10 +9,13 @@ using Unaligned = float __attribute__((vector_size(kLanes * sizeof(float)), alig
 
 SCONCE_INLINE Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
 SCONCE_INLINE void store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) = value; }
-SCONCE_INLINE Vector clamp(Vector value, float least, float most) {
-  value = value < least ? Vector{} + least : value;
-  return value > most ? Vector{} + most : value;
+// NaN stays NaN. In this order, each comparison is one instruction that takes the larger or the smaller of two vectors.
+SCONCE_INLINE Vector clamp(Vector value, Vector least, Vector most) {
+  value = least > value ? least : value;
+  return most < value ? most : value;
 }
+SCONCE_INLINE Vector all(float value) { return value - Vector{}; }  // to add zero would be an instruction: -0 + 0 is 0
+SCONCE_INLINE Vector clamp(Vector value, float least, float most) { return clamp(value, all(least), all(most)); }
 
 // ---- lanes by their numbers
 //
@@ -61,6 +64,15 @@ SCONCE_INLINE void copy_some(float* to, const float* from, int count) {
       from += step;
     }
   }
+}
+
+// Stores the first `count` elements of a vector.
+SCONCE_INLINE void store_some(float* to, Vector value, int count) {
+#ifdef __AVX512F__
+  __builtin_ia32_storeups512_mask(to, value, static_cast<unsigned short>((1U << count) - 1));
+#else
+  copy_some(to, reinterpret_cast<const float*>(&value), count);
+#endif
 }
 
 // Loads the first `count` elements of a vector; others are `filler`.

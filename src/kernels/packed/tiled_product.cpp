@@ -202,10 +202,12 @@ void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, con
   // The first tiles prefetch the weights of the next panel, line by line.
   const int64_t line = 64 / static_cast<int64_t>(sizeof(float));
   const int64_t lines = divide_up(width, line);
+  const int64_t of_tile = count / tiles;
+  const int64_t larger = count % tiles;  // have one row more
+  tile.rows = block.rows;
+  tile.out = block.out + block.part.first_row * panels_.columns() + panel.column;
   for (int64_t i = 0; i < tiles; ++i) {
-    const auto [begin, end] = part_of(count, tiles, i);
-    tile.rows = block.rows + begin;
-    tile.out = block.out + (block.part.first_row + begin) * panels_.columns() + panel.column;
+    const int64_t rows = i < larger ? of_tile + 1 : of_tile;
     const bool prefetches = tiles < lines ? i == 0 : i < lines;
     tile.ahead = prefetches ? next + (tiles < lines ? 0 : i * runs * depth * line) : tile.panel;
     tile.ahead_step = !prefetches ? 0 : tiles < lines ? width : line;
@@ -213,8 +215,10 @@ void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, con
     if (block.is_vector && begins && ends && !block.part.adds) {
       kernels.compute_vector[panel.vectors - 1](tile);
     } else {
-      kernels.compute[panel.vectors - 1][end - begin - 1](tile);
+      kernels.compute[panel.vectors - 1][rows - 1](tile);
     }
+    tile.rows += rows;
+    tile.out += rows * panels_.columns();
   }
 }
 
