@@ -23,15 +23,22 @@ struct RowOfResult {
   }
 };
 
-// Computes kPixels neighbors for all channels. `column`: of the image, where the kernel begins. kIsAtBorder: some columns
+// Some neighboring channels.
+struct ChannelRange {
+  int64_t first;
+  int64_t last;
+};
+
+// Computes kPixels neighbors for some channels. `column`: of the image, where the kernel begins. kIsAtBorder: some columns
 // are not in the image.
 template <int kWidth, int kStride, int kPixels, bool kIsAtBorder>
-SCONCE_INLINE void depthwise_pixels(const DirectLoops& loops, const RowOfResult& row, int64_t column, float* out) {
+SCONCE_INLINE void depthwise_pixels(const DirectLoops& loops, const RowOfResult& row, const ChannelRange& range,
+                                    int64_t column, float* out) {
   const int64_t channels = loops.channels_out;
   const float* image =
       loops.image + row.image * loops.image_distance + (row.top + row.first) * loops.row_distance + column * channels;
   const float* weights = loops.weights + row.first * kWidth * channels;
-  for (int64_t step = 0; step < channels; step += kLanes) {
+  for (int64_t step = range.first; step < range.last; step += kLanes) {
     const int64_t channel = begin_of_step(step, kLanes, channels);
     const Vector bias = loops.bias != nullptr ? load(loops.bias + channel) : Vector{};
     Vector sums[kPixels];
@@ -68,18 +75,32 @@ SCONCE_INLINE void depthwise_pixels(const DirectLoops& loops, const RowOfResult&
   }
 }
 
+// Returns for how many channels the rows of the image that meet in a row of the result stay in the first level of the cache.
+// All, if that were few: then neighbors in memory are read one after the other.
+SCONCE_INLINE int64_t channels_together(const DirectLoops& loops) {
+  constexpr int64_t kElements = 12 * 1024;
+  constexpr int64_t kFewVectors = 4;
+  const int64_t vectors = kElements / (loops.kernel_height * loops.width * kLanes);
+  return vectors < kFewVectors || loops.stride_height > 1 ? loops.channels_out : vectors * kLanes;
+}
+
 template <int kWidth, int kStride, int kPixels>
 void depthwise_rows(const DirectLoops& loops, int64_t first, int64_t last) {
-  for (int64_t y = first; y < last; ++y) {
-    const RowOfResult row(loops, y);
-    for (int64_t step = 0; step < loops.out_width; step += kPixels) {
-      const int64_t pixel = begin_of_step(step, kPixels, loops.out_width);
-      const int64_t column = pixel * kStride - loops.padding_width;
-      float* out = loops.out + (y * loops.out_width + pixel) * loops.channels_out;
-      if (column < 0 || column + (kPixels - 1) * kStride + kWidth > loops.width) {
-        depthwise_pixels<kWidth, kStride, kPixels, true>(loops, row, column, out);
-      } else {
-        depthwise_pixels<kWidth, kStride, kPixels, false>(loops, row, column, out);
+  const int64_t together = channels_together(loops);
+  for (int64_t channel = 0; channel < loops.channels_out; channel += together) {
+    const int64_t end = channel + together;
+    const ChannelRange range = {channel, end < loops.channels_out ? end : loops.channels_out};
+    for (int64_t y = first; y < last; ++y) {
+      const RowOfResult row(loops, y);
+      for (int64_t step = 0; step < loops.out_width; step += kPixels) {
+        const int64_t pixel = begin_of_step(step, kPixels, loops.out_width);
+        const int64_t column = pixel * kStride - loops.padding_width;
+        float* out = loops.out + (y * loops.out_width + pixel) * loops.channels_out;
+        if (column < 0 || column + (kPixels - 1) * kStride + kWidth > loops.width) {
+          depthwise_pixels<kWidth, kStride, kPixels, true>(loops, row, range, column, out);
+        } else {
+          depthwise_pixels<kWidth, kStride, kPixels, false>(loops, row, range, column, out);
+        }
       }
     }
   }

@@ -40,7 +40,7 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
 
  private:
   void run_rows(const DirectLoops& loops, int64_t first, int64_t last, const RowsFunction& then) const {
-    constexpr int64_t kElementsTogether = 16 * 1024;
+    constexpr int64_t kElementsTogether = 32 * 1024;
     const int64_t width = form_.size_out(1);
     const int64_t step = then ? std::max<int64_t>(1, kElementsTogether / (width * form_.channels_out)) : last - first;
     for (int64_t row = first; row < last; row += step) {
