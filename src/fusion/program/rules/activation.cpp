@@ -12,7 +12,9 @@ Result write_sigmoid(RuleArguments& args) {
 }
 
 Result write_silu(RuleArguments& args) {
-  return args.function([&](Element x) { return args.div(x, args.one_plus_exp_of_negative(x)); });
+  return args.function([&](Element x) {
+    return x.type == at::kFloat ? args.mul(x, args.sigmoid(x)) : args.div(x, args.one_plus_exp_of_negative(x));
+  });
 }
 
 Result write_log_sigmoid(RuleArguments& args) {
