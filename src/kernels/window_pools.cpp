@@ -30,37 +30,47 @@ class AverageOfPixels final : public ReusableKernel {
         arguments.value(1).toIntVector() != std::vector<int64_t>{1, 1}) {
       return false;
     }
-    const bool is_last = input.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+    is_last_ = input.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
     images_ = input.size(0);
     channels_ = input.size(1);
-    rows_ = channels_;
-    columns_ = input.size(2) * input.size(3);
-    mean_ = kernels->mean_of_rows;
-    if (is_last) {
-      std::swap(rows_, columns_);
-      mean_ = kernels->mean_of_columns;
-    }
-    if (!input.is_contiguous(input.suggest_memory_format()) || (is_last && channels_ < kernels->lanes)) {
+    pixels_ = input.size(2) * input.size(3);
+    if (!input.is_contiguous(input.suggest_memory_format()) || (is_last_ && channels_ < kernels->lanes)) {
       return false;
     }
     const std::vector<int64_t> sizes = {images_, channels_, 1, 1};
-    results[0].place(sizes, is_last ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
+    results[0].place(sizes, is_last_ ? c10::get_channels_last_strides_2d(sizes) : std::vector<int64_t>(), at::kFloat);
     return true;
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
+    constexpr int64_t kElementsWorthAFork = 1 << 15;
+    constexpr int64_t kChannels = 64;
     const auto* input = static_cast<const float*>(arguments.data(0));
     auto* out = static_cast<float*>(results[0].data);
-    for (int64_t image = 0; image < images_; ++image) {
-      mean_(input + image * rows_ * columns_, rows_, columns_, out + image * channels_);
-    }
+    const int64_t blocks = std::max<int64_t>(channels_ / kChannels, 1);  // the last one has all that are left
+    at::parallel_for(0, images_ * blocks, kElementsWorthAFork / (pixels_ * kChannels) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t image = i / blocks;
+        const int64_t first = i % blocks * kChannels;
+        const int64_t last = i % blocks == blocks - 1 ? channels_ : first + kChannels;
+        average(input + image * channels_ * pixels_, first, last, out + image * channels_);
+      }
+    });
   }
 
  private:
+  void average(const float* image, int64_t first, int64_t last, float* out) const {
+    const DirectKernels& kernels = *direct_kernels();
+    if (is_last_) {
+      kernels.mean_of_columns(image + first, pixels_, last - first, channels_, out + first);
+    } else {
+      kernels.mean_of_rows(image + first * pixels_, last - first, pixels_, out + first);
+    }
+  }
+
   int64_t images_ = 0;
   int64_t channels_ = 0;
-  int64_t rows_ = 0;
-  int64_t columns_ = 0;
-  void (*mean_)(const float* matrix, int64_t rows, int64_t columns, float* out) = nullptr;
+  int64_t pixels_ = 0;
+  bool is_last_ = false;
 };
 
 thread_local Scratch pooled_block;

@@ -158,7 +158,8 @@ TEST(DirectLoops, ComputeMeans) {
         kernels->mean_of_rows(matrix.const_data_ptr<float>(), rows, columns, of_rows.mutable_data_ptr<float>());
         EXPECT_TRUE(at::allclose(of_rows, matrix.mean(1), 1e-5, 1e-6));
         const at::Tensor of_columns = at::empty({columns});
-        kernels->mean_of_columns(matrix.const_data_ptr<float>(), rows, columns, of_columns.mutable_data_ptr<float>());
+        kernels->mean_of_columns(matrix.const_data_ptr<float>(), rows, columns, columns,
+                                 of_columns.mutable_data_ptr<float>());
         EXPECT_TRUE(at::allclose(of_columns, matrix.mean(0), 1e-5, 1e-6));
       }
       const at::Tensor narrow = at::randn({rows, 5});

@@ -133,9 +133,12 @@ void run_kernel(const KernelLoops& loops, KernelFunction function, const KernelC
     }
     return;
   }
-  // Threads take parts of the longest dimension. A row that is reduced has to stay whole.
+  // Threads take parts of the outermost dimension, as products and convolutions do: each finds in its own cache what it has
+  // written there. They take parts of the longest one if that is too short. A row that is reduced has to stay whole.
   const auto last = sizes.end() - (loops.reduces_rows ? 1 : 0);
-  const auto split = static_cast<size_t>(std::max_element(sizes.begin(), last) - sizes.begin());
+  const int64_t enough = 8 * static_cast<int64_t>(at::get_num_threads());
+  const auto outer = std::find_if(sizes.begin(), last, [enough](int64_t size) { return size >= enough; });
+  const auto split = static_cast<size_t>((outer != last ? outer : std::max_element(sizes.begin(), last)) - sizes.begin());
   const int64_t each = loops.elements / sizes[split];
   at::parallel_for(0, sizes[split], std::max<int64_t>(1, loops.grain / each),
                    [&](int64_t begin, int64_t end) { run_part(loops, function, arguments, split, begin, end); });

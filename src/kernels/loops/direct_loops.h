@@ -77,9 +77,10 @@ struct DirectKernels {
   void (*add_pixels)(const float* pixels, int64_t count, float* sums);
   PlaneLoops planes;
   RowNormLoops row_norms;
-  // Write means over the rows, or over the columns, of a dense matrix. It has at least `lanes` columns.
+  // Write the mean of each row of a dense matrix, or of each column of a matrix with at least `lanes` columns, whose rows
+  // are `distance` elements apart.
   void (*mean_of_rows)(const float* matrix, int64_t rows, int64_t columns, float* out);
-  void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, float* out);
+  void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, int64_t distance, float* out);
 };
 
 // Returns the loops for vectors of `lanes` elements. Returns null if the processor lacks such vectors.

@@ -255,14 +255,14 @@ void mean_of_rows(const float* matrix, int64_t rows, int64_t columns, float* out
 }
 
 template <int kVectors>
-SCONCE_INLINE void mean_of_some_columns(const float* matrix, int64_t rows, int64_t columns, float* out) {
+SCONCE_INLINE void mean_of_some_columns(const float* matrix, int64_t rows, int64_t distance, float* out) {
   Vector sums[kVectors] = {};
   for (int64_t first = 0; first < rows; first += kPart) {
     Vector parts[kVectors] = {};
     for (int64_t row = first; row < rows && row < first + kPart; ++row) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        parts[v] += load(matrix + row * columns + v * kLanes);
+        parts[v] += load(matrix + row * distance + v * kLanes);
       }
     }
 #pragma GCC unroll 4
@@ -276,15 +276,15 @@ SCONCE_INLINE void mean_of_some_columns(const float* matrix, int64_t rows, int64
   }
 }
 
-void mean_of_columns(const float* matrix, int64_t rows, int64_t columns, float* out) {
+void mean_of_columns(const float* matrix, int64_t rows, int64_t columns, int64_t distance, float* out) {
   constexpr int kVectors = 4;
   int64_t column = 0;
   for (; column + kVectors * kLanes <= columns; column += kVectors * kLanes) {
-    mean_of_some_columns<kVectors>(matrix + column, rows, columns, out + column);
+    mean_of_some_columns<kVectors>(matrix + column, rows, distance, out + column);
   }
   for (; column < columns; column += kLanes) {
     const int64_t first = begin_of_step(column, kLanes, columns);
-    mean_of_some_columns<1>(matrix + first, rows, columns, out + first);
+    mean_of_some_columns<1>(matrix + first, rows, distance, out + first);
   }
 }
 
