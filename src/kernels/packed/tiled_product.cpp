@@ -199,18 +199,20 @@ void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, con
             .bounds = ends ? block.bounds : nullptr};
   const int64_t count = block.part.last_row - block.part.first_row;
   const int64_t tiles = divide_up(count, kernels.rows[panel.vectors - 1]);
-  // The first tiles prefetch the weights of the next panel, line by line.
+  // The tiles prefetch the weights of the next panel, each a part of them: more at a time than memory brings would make the
+  // loads wait.
   const int64_t line = 64 / static_cast<int64_t>(sizeof(float));
   const int64_t lines = divide_up(width, line);
+  const int64_t step = divide_up(lines * line, std::max(tiles, lines));  // of one step of depth, in elements
   const int64_t of_tile = count / tiles;
   const int64_t larger = count % tiles;  // have one row more
   tile.rows = block.rows;
   tile.out = block.out + block.part.first_row * panels_.columns() + panel.column;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t rows = i < larger ? of_tile + 1 : of_tile;
-    const bool prefetches = tiles < lines ? i == 0 : i < lines;
-    tile.ahead = prefetches ? next + (tiles < lines ? 0 : i * runs * depth * line) : tile.panel;
-    tile.ahead_step = !prefetches ? 0 : tiles < lines ? width : line;
+    const bool prefetches = tiles < lines ? i == 0 : i * step < lines * line;
+    tile.ahead = prefetches ? next + (tiles < lines ? 0 : i * runs * depth * step) : tile.panel;
+    tile.ahead_step = !prefetches ? 0 : tiles < lines ? width : step;
     tile.ahead_distance = prefetches && tiles < lines ? line : 0;
     if (block.is_vector && begins && ends && !block.part.adds) {
       kernels.compute_vector[panel.vectors - 1](tile);
