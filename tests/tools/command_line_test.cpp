@@ -30,7 +30,7 @@ TEST(CommandLine, HelpOfEveryCommandTeachesExamplesAndExitCodes) {
   const ProgramResult help = sconce({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_THAT(help.out, HasSubstr("SCONCE_DUMP"));
-  for (const char* command : {"run", "check", "bench", "dump", "explain", "opt", "passes", "replay"}) {
+  for (const char* command : {"run", "check", "bench", "dump", "explain", "info", "opt", "passes", "replay"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     const ProgramResult result = sconce({command, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command;

@@ -135,6 +135,7 @@ int run(const std::vector<std::string>& arguments) {
   add_train_command(app, chosen);
   add_dump_command(app, chosen);
   add_explain_command(app, chosen);
+  add_info_command(app, chosen);
   add_opt_command(app, chosen);
   add_passes_command(app, chosen);
   add_op_command(app, chosen);

@@ -14,6 +14,7 @@ void add_bench_command(CLI::App& app, Action& chosen);
 void add_train_command(CLI::App& app, Action& chosen);
 void add_dump_command(CLI::App& app, Action& chosen);
 void add_explain_command(CLI::App& app, Action& chosen);
+void add_info_command(CLI::App& app, Action& chosen);
 void add_opt_command(CLI::App& app, Action& chosen);
 void add_op_command(CLI::App& app, Action& chosen);
 void add_passes_command(CLI::App& app, Action& chosen);

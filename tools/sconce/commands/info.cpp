@@ -1,0 +1,235 @@
+// sconce info: what a model has, without a call of it.
+#include "base/exception_message.h"
+#include "base/storage_of.h"
+#include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/model_options.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/report/json.h"
+#include "tools/sconce/ui/number_format.h"
+#include "tools/sconce/ui/table.h"
+
+#include "executor/compile.h"
+#include "executor/stages.h"
+#include "ir/graph.h"
+#include "load/function_table.h"
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace sconce::cli {
+namespace {
+
+struct InfoOptions {
+  CommonOptions common;
+  std::string model;
+};
+
+using Counts = std::vector<std::pair<std::string, size_t>>;  // of operators, the most frequent first
+
+struct MethodInfo {
+  std::string name;
+  std::string signature;  // "forward(Tensor x, int n=1) -> Tensor"
+  Counts operators;       // with all calls inlined
+  std::string refusal;    // why sconce runs no call of it; empty if it does
+};
+
+// Tensors of one kind. One that has several names counts once.
+struct TensorsInfo {
+  std::string kind;  // "parameters" or "buffers"
+  std::string dtype;
+  std::string device;
+  size_t tensors = 0;
+  uint64_t elements = 0;
+  uint64_t bytes = 0;  // of strided ones
+};
+
+std::string signature_of(const std::string& name, const c10::FunctionSchema& schema) {
+  std::string text = name + "(";
+  for (size_t i = 1; i < schema.arguments().size(); ++i) {  // the first is the module
+    const c10::Argument& argument = schema.arguments()[i];
+    std::ostringstream value;
+    if (argument.default_value()) {
+      value << "=" << *argument.default_value();
+    }
+    text += (i == 1 ? "" : ", ") + argument.type()->annotation_str() + " " + argument.name() + value.str();
+  }
+  text += ") -> ";
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    text += (i == 0 ? "" : ", ") + schema.returns()[i].type()->annotation_str();
+  }
+  return text;
+}
+
+Counts operators_of(const Graph& graph) {
+  std::map<std::string, size_t> found;
+  for_each_node(graph.body(), [&](const Node* node) {
+    if (node->schema() != nullptr) {
+      ++found[node->kind().toQualString()];
+    }
+  });
+  Counts counts(found.begin(), found.end());
+  std::ranges::stable_sort(counts, [](const auto& a, const auto& b) { return a.second > b.second; });
+  return counts;
+}
+
+MethodInfo info_of(const torch::jit::Method& method, FunctionTable& functions, const Options& settings) {
+  MethodInfo info{.name = method.name(), .signature = signature_of(method.name(), method.function().getSchema())};
+  CompileSettings compile(settings);
+  compile.functions = &functions;
+  const auto source = functions.graph_of(method.function());
+  if (!source) {
+    info.refusal = to_string(source.refusal());
+    return info;
+  }
+  try {
+    const auto stages = show_stages((*source)->clone(), compile, [&](std::string_view stage, const Graph& graph) {
+      if (stage == "inline") {
+        info.operators = operators_of(graph);
+      }
+      return stage != "inline";
+    });
+    info.refusal = stages ? "" : to_string(stages.refusal());
+  } catch (const c10::Error& failure) {
+    info.refusal = plain_message(failure);
+  }
+  return info;
+}
+
+std::vector<TensorsInfo> tensors_of(const torch::jit::Module& module) {
+  std::map<std::tuple<std::string, std::string, std::string>, TensorsInfo> found;
+  std::set<std::tuple<const void*, int64_t, int64_t>> seen;  // memory, and which part of it
+  const auto add = [&](const std::string& kind, const at::Tensor& tensor) {
+    if (!tensor.defined()) {
+      return;
+    }
+    const bool has_memory = tensor.layout() == c10::kStrided && storage_of(tensor) != nullptr;
+    const auto part =
+        has_memory ? std::tuple<const void*, int64_t, int64_t>(storage_of(tensor), tensor.storage_offset(), tensor.numel())
+                   : std::tuple<const void*, int64_t, int64_t>(tensor.unsafeGetTensorImpl(), 0, 0);
+    if (!seen.insert(part).second) {
+      return;
+    }
+    const std::string dtype = c10::toString(tensor.scalar_type());
+    const std::string device = tensor.device().str();
+    TensorsInfo& info = found[{kind, dtype, device}];
+    info.kind = kind;
+    info.dtype = dtype;
+    info.device = device;
+    ++info.tensors;
+    info.elements += static_cast<uint64_t>(tensor.numel());
+    info.bytes += has_memory ? tensor.nbytes() : 0;
+  };
+  for (const at::Tensor& parameter : module.parameters()) {
+    add("parameters", parameter);
+  }
+  for (const at::Tensor& buffer : module.buffers()) {
+    add("buffers", buffer);
+  }
+  std::vector<TensorsInfo> all;
+  for (auto each = found.rbegin(); each != found.rend(); ++each) {  // parameters first
+    all.push_back(std::move(each->second));
+  }
+  return all;
+}
+
+Json to_json(const MethodInfo& method) {
+  Json operators = Json::object();
+  for (const auto& [name, times] : method.operators) {
+    operators[name] = times;
+  }
+  return Json{{"name", method.name},
+              {"signature", method.signature},
+              {"operators", operators},
+              {"refusal", method.refusal.empty() ? Json() : Json(method.refusal)}};
+}
+
+Json to_json(const TensorsInfo& tensors) {
+  return Json{{"kind", tensors.kind},       {"dtype", tensors.dtype},       {"device", tensors.device},
+              {"tensors", tensors.tensors}, {"elements", tensors.elements}, {"bytes", tensors.bytes}};
+}
+
+void print_tensors(const std::vector<TensorsInfo>& all) {
+  if (all.empty()) {
+    std::cout << "\nno parameters and no buffers\n";
+    return;
+  }
+  using ui::Align;
+  ui::Table table(
+      {{"tensors", Align::kLeft}, {"dtype", Align::kLeft}, {"device", Align::kLeft}, {"number"}, {"elements"}, {"memory"}});
+  for (const TensorsInfo& each : all) {
+    table.add_row({each.kind, each.dtype, each.device, ui::format_count(each.tensors), ui::format_count(each.elements),
+                   ui::format_bytes(static_cast<double>(each.bytes))});
+  }
+  std::cout << "\n" << table.render();
+}
+
+void print_method(const MethodInfo& method) {
+  std::cout << "\n" << method.signature << "\n";
+  if (!method.refusal.empty()) {
+    std::cout << "  sconce does not run it: " << method.refusal << "\n";
+    return;
+  }
+  ui::Table table({{"  operator", ui::Align::kLeft}, {"times"}});
+  for (const auto& [name, times] : method.operators) {
+    table.add_row({"  " + name, ui::format_count(times)});
+  }
+  std::cout << (method.operators.empty() ? "  no operators\n" : table.render());
+}
+
+int show_info(const InfoOptions& options) {
+  const Options settings = prepare(options.common);
+  const Module model = load_model(options.model, settings);
+  const torch::jit::Module& module = model.script_module();
+  FunctionTable functions;
+  std::vector<MethodInfo> methods;
+  for (const torch::jit::Method& method : module.get_methods()) {
+    methods.push_back(info_of(method, functions, settings));
+  }
+  const std::vector<TensorsInfo> tensors = tensors_of(module);
+  const std::string name = module.type()->name()->name();
+  const uint64_t bytes = std::filesystem::file_size(options.model);
+  if (options.common.json) {
+    Json all{{"model", options.model},           {"class", name},
+             {"training", module.is_training()}, {"file_bytes", bytes},
+             {"methods", Json::array()},         {"tensors", Json::array()}};
+    for (const MethodInfo& method : methods) {
+      all["methods"].push_back(to_json(method));
+    }
+    for (const TensorsInfo& each : tensors) {
+      all["tensors"].push_back(to_json(each));
+    }
+    std::cout << json_text(all);
+    return kGood;
+  }
+  std::cout << options.model << ": " << name << " in " << (module.is_training() ? "training" : "evaluation") << " mode, "
+            << ui::format_bytes(static_cast<double>(bytes)) << "\n";
+  print_tensors(tensors);
+  std::ranges::for_each(methods, print_method);
+  return kGood;
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app, Action& chosen) {
+  auto options = std::make_shared<InfoOptions>();
+  CLI::App& command = add_command(app, chosen, "info", "Show a model's methods, arguments, operators, parameters and size",
+                                  options, show_info);
+  command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
+  add_common_options(command, options->common);
+  command.footer(
+      "Calls nothing. Operators are counted with all calls inlined; one in a loop or a branch counts once. A tensor with\n"
+      "several names counts once. 'sconce explain' shows what a call of the model runs.\n\n"
+      "Examples:\n  sconce info resnet18.pt\n  sconce info resnet18.pt --json\n\nExit codes: 0 good, 1 sconce refuses the "
+      "model, 2 usage or a bad file.");
+}
+
+}  // namespace sconce::cli
