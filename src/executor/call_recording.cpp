@@ -34,15 +34,15 @@ void CallRecording::check_call(Tracer& tracer, const ModulePtr& module, const Ca
   }
   kept.insert(kept.end(), owned.begin(), owned.end());
   tracer.refuse_captured(kept);
-  for (const at::Tensor& captured : tracer.captured()) {
-    const auto is_captured = [&](const at::Tensor& tensor) { return tensor.is_same(captured); };
-    const auto is_aliased = [&](const at::Tensor& tensor) {
-      return tensor.defined() && storage_of(captured) != nullptr && storage_of(tensor) == storage_of(captured);
-    };
-    if (std::ranges::none_of(kept, is_captured)) {
-      std::ranges::copy_if(kept, std::back_inserter(aliased_), is_aliased);
-    }
-  }
+  std::vector<at::Tensor> others;
+  std::ranges::copy_if(tracer.captured(), std::back_inserter(others), [&](const at::Tensor& captured) {
+    return std::ranges::none_of(kept, [&](const at::Tensor& tensor) { return tensor.is_same(captured); });
+  });
+  std::ranges::copy_if(kept, std::back_inserter(aliased_), [&](const at::Tensor& tensor) {
+    const c10::StorageImpl* storage = storage_of(tensor);
+    return storage != nullptr &&
+           std::ranges::any_of(others, [&](const at::Tensor& other) { return storage_of(other) == storage; });
+  });
   aliased_forms_ = BoundTensors(aliased_, {});
 }
 

@@ -5,7 +5,8 @@ namespace sconce {
 
 struct CallingThread;
 
-// Marks a call on this thread while the object exists. Nested calls, such as those of submodules, belong to the outer call.
+// Marks this thread as being in a call for as long as the object lives. A nested call, such as one of a submodule, is part
+// of the outer call.
 //
 // Teams of threads on the same cores wait for each other. Operators of two calls that use all cores each can take ten times
 // as long as with one thread each. So N threads that run calls get the Nth part of the cores each. A thread counts by the

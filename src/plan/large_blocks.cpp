@@ -94,7 +94,7 @@ class KeptBlocks {
     return demand + std::min(demand, kMaxBytesKept);
   }
 
-  // Returns the smallest block that is kept and has so many bytes.
+  // Returns the smallest kept block of at least `bytes` bytes; `blocks_.rend()` if there is none.
   Blocks::reverse_iterator smallest_of(size_t bytes) {
     auto found = blocks_.rend();
     for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {

@@ -363,7 +363,7 @@ TEST(RecordedCalls, FollowAttributesAndParameters) {
   EXPECT_GE(pair.recorded().by_plan, 12U);
 }
 
-// What a call reads as `data` is an alias that no operator makes, so the recording has that of the recorded call.
+// `weight.data` makes an alias without an operator: the recording captures the alias that the recorded call has made.
 TEST(RecordedCalls, FollowParametersToOtherMemory) {
   RecordedPair pair(R"(
 def forward(self, x):

@@ -118,15 +118,12 @@ std::string LlvmWriter::quotient(const std::string& a, const std::string& b) {
   if (lanes_ != kAvx512Lanes) {
     return binary("fdiv", "float", a, b);
   }
-  const std::string inverse = estimated_inverse(b);
-  const std::string near = binary("fmul", "float", a, inverse);
-  const std::string left = fma(value("fneg " + vector("float") + " " + b), near, a);
-  return fma(left, inverse, near);
-}
-
-std::string LlvmWriter::estimated_inverse(const std::string& b) {
   const std::string whole = vector("float");
-  return value(call(whole, "llvm.x86.avx512.rcp14.ps.512", {{whole, b}, {whole, "zeroinitializer"}, {"i16", "-1"}}));
+  const std::string inverse =
+      value(call(whole, "llvm.x86.avx512.rcp14.ps.512", {{whole, b}, {whole, "zeroinitializer"}, {"i16", "-1"}}));
+  const std::string near = binary("fmul", "float", a, inverse);
+  const std::string left = fma(value("fneg " + whole + " " + b), near, a);
+  return fma(left, inverse, near);
 }
 
 // x = n · log(2) + rest, |rest| <= log(2) / 2, for |x| below 2^21. The two parts of log(2) are those of Cephes' expf.
@@ -172,21 +169,12 @@ std::string LlvmWriter::exp(const std::string& x) {
   return zero_or(exp_of(reduce(zero_or(bounded(x, "ogt", 89)))));
 }
 
-// 1 / b, for a finite b of at least 1. See `quotient`; the estimate is corrected by one step of Newton's method.
-std::string LlvmWriter::inverse(const std::string& b) {
-  if (lanes_ != kAvx512Lanes) {
-    return binary("fdiv", "float", float_constant(1), b);
-  }
-  const std::string near = estimated_inverse(b);
-  const std::string left = fma(value("fneg " + vector("float") + " " + b), near, float_constant(1));
-  return fma(near, left, near);
-}
-
 // 1 / (1 + 2^t), t = -x · log2(e) = n + f, |f| <= 1/2. The polynomial of 2^f is fitted: it differs by at most 2e-9. Below
 // 3 ulp, and 0 where LibTorch's exp(-x) overflows.
 std::string LlvmWriter::sigmoid(const std::string& x) {
+  const std::string one = float_constant(1);
   if (!has_fma()) {  // x · log2(e) would be rounded before n is subtracted
-    return inverse(binary("fadd", "float", float_constant(1), exp(value("fneg " + vector("float") + " " + x))));
+    return quotient(one, binary("fadd", "float", one, exp(value("fneg " + vector("float") + " " + x))));
   }
   constexpr double kOverflow = 88.7228394;
   constexpr double kLog2 = 1.44269502162933349609375;  // log2(e) in float32, and the rest of it
@@ -201,14 +189,14 @@ std::string LlvmWriter::sigmoid(const std::string& x) {
   const std::string y =
       polynomial(f, {1.535334474e-4, 1.339887582e-3, 9.618437427e-3, 5.550332467e-2, 2.402264791e-1, 6.931472029e-1, 1});
   if (is_wide) {
-    const std::string sum = binary("fadd", "float", times_power(y, {n, shifted, f}), float_constant(1));
+    const std::string sum = binary("fadd", "float", times_power(y, {n, shifted, f}), one);
     const std::string is_zero = binary("fcmp olt", "float", x, float_constant(-kOverflow));
-    return select("float", is_zero, "zeroinitializer", inverse(sum));
+    return select("float", is_zero, "zeroinitializer", quotient(one, sum));
   }
   // Half of 2^n, which itself may be out of range where the product with y is not.
   const std::string exponent = binary("sub", "i32", bits_of(shifted), int_constant("i32", 0x4B400000 - 126));
   const std::string half = binary("fmul", "float", y, float_of(binary("shl", "i32", exponent, int_constant("i32", 23))));
-  return inverse(fma(half, float_constant(2), float_constant(1)));
+  return quotient(one, fma(half, float_constant(2), one));
 }
 
 // Near 0 the polynomial of Cephes' tanhf, elsewhere 1 - 2 / (exp(2|x|) + 1) with the sign of x. About 2 ulp.

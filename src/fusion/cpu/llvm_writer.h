@@ -81,8 +81,6 @@ class LlvmWriter {
   std::string fma(const std::string& a, const std::string& b, const std::string& c);
   std::string polynomial(const std::string& x, std::initializer_list<double> coefficients);
   std::string bounded(const std::string& x, const char* comparison, double bound);
-  std::string estimated_inverse(const std::string& b);
-  std::string inverse(const std::string& b);
   std::string quotient(const std::string& a, const std::string& b);
   std::string bits_of(const std::string& x);
   std::string float_of(const std::string& bits);

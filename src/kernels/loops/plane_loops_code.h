@@ -62,9 +62,7 @@ template <typename Met>
 SCONCE_INLINE void store_there(float* to, Vector value, Met /*met*/) {
   store(to, value);
 }
-SCONCE_INLINE void store_there(float* to, Vector value, FirstElements met) {
-  copy_some(to, reinterpret_cast<const float*>(&value), met.count);
-}
+SCONCE_INLINE void store_there(float* to, Vector value, FirstElements met) { store_some(to, value, met.count); }
 
 SCONCE_INLINE void add_part(Vector (&part)[kChains], double& sum) {
   sum += static_cast<double>(sum_of((part[0] + part[1]) + (part[2] + part[3])));

@@ -66,7 +66,7 @@ inline SoftmaxRows::Sum exponentiate(float* scores, int64_t count) {
   }
   if (const auto rest = static_cast<int>(count - whole); rest > 0) {
     const Vector value = exp_of(load_some(scores + whole, rest, -infinity) - greatest);
-    copy_some(scores + whole, reinterpret_cast<const float*>(&value), rest);
+    store_some(scores + whole, value, rest);
     sum += value;
   }
   return {greatest, sum_of(sum)};
@@ -90,8 +90,8 @@ inline void differentiate_rows(float* scores, float* gradients, int64_t count, f
     Vector value = load_some(scores + whole, rest);
     Vector gradient = load_some(gradients + whole, rest);
     differentiate_some(value, gradient, shift, mean, scale);
-    copy_some(scores + whole, reinterpret_cast<const float*>(&value), rest);
-    copy_some(gradients + whole, reinterpret_cast<const float*>(&gradient), rest);
+    store_some(scores + whole, value, rest);
+    store_some(gradients + whole, gradient, rest);
   }
 }
 

@@ -12,10 +12,10 @@ SCONCE_INLINE Vector load_part(const float* from, int count) {
   return count == kLanes ? load(from) : load_some(from, count);
 }
 
-// Adds the sums to the biases, or to what `out` holds. The fields of the tile are read before the first store, behind which
-// they would be read again.
+// Adds the sums to the biases, or to `out` if there are none. Copies the tile's fields first: the compiler reloads a field
+// after each store, which might have changed it.
 template <bool kIsBounded, int kVectors, int kRows>
-SCONCE_INLINE void add_sums(const Tile& tile, const Vector (&sums)[kRows][kVectors]) {
+SCONCE_INLINE void add_bounded_sums(const Tile& tile, const Vector (&sums)[kRows][kVectors]) {
   const float* const bias = tile.bias;
   const int64_t distance = tile.out_distance;
   const int last = tile.last;
@@ -40,6 +40,15 @@ SCONCE_INLINE void add_sums(const Tile& tile, const Vector (&sums)[kRows][kVecto
       const Vector sum = begin[v] + sums[i][v];
       store_part(out + v * kLanes, kIsBounded ? clamp(sum, least, most) : sum, v == kVectors - 1 ? last : kLanes);
     }
+  }
+}
+
+template <int kVectors, int kRows>
+SCONCE_INLINE void add_sums(const Tile& tile, const Vector (&sums)[kRows][kVectors]) {
+  if (tile.bounds != nullptr) {
+    add_bounded_sums<true>(tile, sums);
+  } else {
+    add_bounded_sums<false>(tile, sums);
   }
 }
 
@@ -83,11 +92,7 @@ void compute_tile(const Tile& tile) {
       ahead += tile.ahead_step;
     }
   }
-  if (tile.bounds != nullptr) {
-    add_sums<true>(tile, sums);
-  } else {
-    add_sums<false>(tile, sums);
-  }
+  add_sums(tile, sums);
 }
 
 // One row: elements of a run are taken in turns by several sums, which otherwise wait for one another.
@@ -127,11 +132,7 @@ void compute_vector(const Tile& tile) {
   for (int v = 0; v < kVectors; ++v) {
     sum[0][v] = (sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v]);
   }
-  if (tile.bounds != nullptr) {
-    add_sums<true>(tile, sum);
-  } else {
-    add_sums<false>(tile, sum);
-  }
+  add_sums(tile, sum);
 }
 
 template <int kVectors, int kRows>

@@ -39,8 +39,8 @@ Cut cut_for(int64_t threads, int64_t units, int64_t panels) {
   return {.panels = std::min(panels, threads * 8)};
 }
 
-// Parts that threads share: each takes those of its own share first, and then those that others have left. A thread that
-// computes the same part of each layer finds it in its own cache.
+// Hands out parts to threads. A thread takes the parts of its own share first, then parts that other threads have not begun.
+// Its shares of consecutive layers are about the same rows, which are still in its cache.
 class WorkShares {
  public:
   WorkShares(int64_t count, int64_t parts) : count_(count), parts_(parts), taken_(new Taken[static_cast<size_t>(count)]) {}
@@ -52,9 +52,9 @@ class WorkShares {
       const int64_t of = (share + i) % count_;
       const auto [first, last] = part_of(parts_, count_, of);
       std::atomic<int64_t>& taken = taken_[static_cast<size_t>(of)].parts;
-      for (int64_t k = first + taken.fetch_add(1, std::memory_order_relaxed); k < last;
-           k = first + taken.fetch_add(1, std::memory_order_relaxed)) {
-        function(k);
+      const auto next = [begin = first, &taken] { return begin + taken.fetch_add(1, std::memory_order_relaxed); };
+      for (int64_t part = next(); part < last; part = next()) {
+        function(part);
       }
     }
   }
@@ -108,7 +108,7 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
     return;
   }
   const int64_t units = rows.count / rows.unit;
-  constexpr int64_t kRowsOfUnit = 24;  // those of some tiles
+  constexpr int64_t kRowsOfUnit = 24;  // a few tiles: each part reads all weights
   const Cut cut = cut_for(threads, rows.count / std::max(rows.unit, kRowsOfUnit), panels);
   const int64_t parts = cut.rows * cut.panels;
   WorkShares shares(std::min(threads, parts), parts);
@@ -203,17 +203,19 @@ void TiledProduct::run_panel(const Block& block, const Panels::Panel& panel, con
   // loads wait.
   const int64_t line = 64 / static_cast<int64_t>(sizeof(float));
   const int64_t lines = divide_up(width, line);
-  const int64_t step = divide_up(lines * line, std::max(tiles, lines));  // of one step of depth, in elements
+  const bool is_first_alone = tiles < lines;
+  const int64_t step = is_first_alone ? width : divide_up(lines * line, tiles);  // of one step of depth, in elements
+  const int64_t prefetching = is_first_alone ? 1 : divide_up(lines * line, step);
   const int64_t of_tile = count / tiles;
   const int64_t larger = count % tiles;  // have one row more
   tile.rows = block.rows;
   tile.out = block.out + block.part.first_row * panels_.columns() + panel.column;
   for (int64_t i = 0; i < tiles; ++i) {
     const int64_t rows = i < larger ? of_tile + 1 : of_tile;
-    const bool prefetches = tiles < lines ? i == 0 : i * step < lines * line;
-    tile.ahead = prefetches ? next + (tiles < lines ? 0 : i * runs * depth * step) : tile.panel;
-    tile.ahead_step = !prefetches ? 0 : tiles < lines ? width : step;
-    tile.ahead_distance = prefetches && tiles < lines ? line : 0;
+    const bool prefetches = i < prefetching;
+    tile.ahead = prefetches ? next + i * runs * depth * step : tile.panel;
+    tile.ahead_step = prefetches ? step : 0;
+    tile.ahead_distance = prefetches && is_first_alone ? line : 0;
     if (block.is_vector && begins && ends && !block.part.adds) {
       kernels.compute_vector[panel.vectors - 1](tile);
     } else {

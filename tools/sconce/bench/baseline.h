@@ -1,4 +1,4 @@
-// `sconce bench --baseline`: compares measured ratios with those of an earlier `sconce bench --json`.
+// Baseline: compares measured ratios with those in the JSON of an earlier run (`sconce bench --baseline`).
 #pragma once
 
 #include "tools/sconce/bench/confidence.h"

@@ -9,7 +9,6 @@
 #include "tools/sconce/ui/table.h"
 
 #include "executor/compile.h"
-#include "executor/stages.h"
 #include "ir/graph.h"
 #include "load/function_table.h"
 
@@ -106,7 +105,8 @@ MethodInfo info_of(const torch::jit::Method& method, FunctionTable& functions, c
 
 std::vector<TensorsInfo> tensors_of(const torch::jit::Module& module) {
   std::map<std::tuple<std::string, std::string, std::string>, TensorsInfo> found;
-  std::set<std::tuple<const void*, int64_t, int64_t>> seen;  // memory, and which part of it
+  // Memory, and which part of it: a tensor with two names is loaded as two tensors.
+  std::set<std::tuple<const void*, int64_t, int64_t>> seen;
   const auto add = [&](const std::string& kind, const at::Tensor& tensor) {
     if (!tensor.defined()) {
       return;
