@@ -90,7 +90,7 @@ def rounds_of_bench(path: Path, inputs: Path, mode: str, threads: int, options: 
         found = output_of(command, may_mismatch=True, timeout=options.timeout, OMP_NUM_THREADS=str(threads))
         if "error" in found:
             raise UserError(found["error"])
-        rounds.append(found[0])
+        rounds.append(found["calls"][0])
     return rounds
 
 
@@ -173,7 +173,7 @@ def agrees_in_double(path: Path, inputs: Path, mode: str, options: argparse.Name
         found = output_of(command, may_mismatch=True, timeout=options.timeout)
     except UserError:
         return False
-    return "error" not in found and not any("wrong" in each or "not_available" in each for each in found[0]["executors"])
+    return "error" not in found and not any("wrong" in each or "not_available" in each for each in found["calls"][0]["executors"])
 
 
 def blame(path: Path, inputs: Path, options: argparse.Namespace) -> str:

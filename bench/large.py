@@ -78,7 +78,7 @@ def times_of(build: Path, model: Path, inputs: Path, seconds: float, threads: in
     command = [str(build / "bin" / "sconce"), "bench", str(model), f"--inputs={inputs}", "--json", f"--seconds={seconds}"]
     times = {}
     for frozen, others in ((True, "jit-frozen"), (False, "jit,jit-legacy")):
-        found = output_of([*command, f"--against={others}", *(["--frozen"] if frozen else [])], **with_threads(threads))[0]["executors"]
+        found = output_of([*command, f"--against={others}", *(["--frozen"] if frozen else [])], **with_threads(threads))["calls"][0]["executors"]
         medians = {each["executor"]: each["median_seconds"] for each in found if each.get("median_seconds")}
         times["sconce" if frozen else "unfrozen"] = medians.pop("sconce")
         times["jit frozen" if frozen else "best jit"] = min(medians.values(), default=0.0)

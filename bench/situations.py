@@ -82,7 +82,7 @@ def ratio_of(model: Path, inputs: Path, callers: int, before: Command, options: 
         found = output_of(command, may_mismatch=True, timeout=600)
         if "error" in found:
             raise UserError(found["error"])
-        times = {each["executor"]: each["median_seconds"] for each in found[0]["executors"]}
+        times = {each["executor"]: each["median_seconds"] for each in found["calls"][0]["executors"]}
         ratios.append(times["eager"] / times["sconce"])
     return statistics.median(ratios)
 

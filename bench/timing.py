@@ -78,7 +78,7 @@ def output_of(command: list[str], may_mismatch: bool = False, timeout: Optional[
 
 def times_of_bench(command: list[str], **environment: str) -> Times:
     """The steady medians of a `sconce bench --json` of one model."""
-    executors = output_of(command, **environment)[0]["executors"]
+    executors = output_of(command, **environment)["calls"][0]["executors"]
     return {each["executor"]: each["median_seconds"] for each in executors if each.get("median_seconds")}
 
 

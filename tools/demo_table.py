@@ -24,7 +24,7 @@ def measure(sconce: str, models: Path, model: str, more: list[str]) -> dict[str,
     against = ",".join(name for name in EXECUTORS if not ("--train" in more and name == "jit-frozen"))
     command = [sconce, "bench", str(models / f"{model}.pt"), "--against", against, "--json", *more]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    return {each["executor"]: each["ratio_steady"] for each in report[0]["executors"]}
+    return {each["executor"]: each["ratio_steady"] for each in report["calls"][0]["executors"]}
 
 
 def cpu_name() -> str:

@@ -5,13 +5,26 @@
 //   trace.write("calls.json");  // open it at https://ui.perfetto.dev or chrome://tracing
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace sconce {
+
+// The least that one run of a step has to do, from the sizes of its tensors in the first recorded run of its plan.
+struct StepWork {
+  // Multiplications and additions of matrix products, convolutions, attention and recurrent layers, each as one; of another
+  // operator one for each element of its largest tensor.
+  double flops = 0;
+  c10::ScalarType dtype = c10::ScalarType::Undefined;  // of the arithmetic; Undefined if there is none
+  double bytes = 0;           // of the tensors that it reads and writes, each once; views read and write nothing
+  double constant_bytes = 0;  // of these bytes, those of parameters, attributes and constants
+};
 
 // The time of one step of a plan, summed over its runs.
 struct StepTiming {
@@ -21,8 +34,9 @@ struct StepTiming {
   std::string node;     // in the text form; may be empty
   std::string source;   // "model.py:12:8", may be empty
   uint64_t runs = 0;
-  uint64_t prepared_runs = 0;  // those that used a prepared kernel
-  double seconds = 0;          // without the runs of other plans inside the step
+  uint64_t prepared_runs = 0;    // those that used a prepared kernel
+  double seconds = 0;            // without the runs of other plans inside the step
+  std::optional<StepWork> work;  // nothing if sizes are not known before the step runs, or what its operator computes
 };
 
 // Records the steps of every run in the process, on all threads, from its construction until `stop`. A process has one at a

@@ -2,6 +2,7 @@
 
 #include "analysis/effects.h"
 #include "base/assert.h"
+#include "ir/constant_operands.h"
 #include "ir/kernel_node.h"
 #include "lower/liveness.h"
 #include "lower/make_step.h"
@@ -121,6 +122,16 @@ class Lowering {
     return raw;
   }
 
+  // Notes where the step at `position` leaves these values.
+  template <typename Values>
+  void note_results(const Values& values, size_t position) {
+    for (const Value* value : values) {
+      if (is_tensor(*value)) {
+        steps_[position].results.emplace_back(value, register_of(value));
+      }
+    }
+  }
+
   void profile_values(c10::ArrayRef<Value*> values) {
     if (profile_ == nullptr || values.empty()) {
       return;
@@ -184,6 +195,7 @@ class Lowering {
   Expected<void> lower_kernel(const Node& node) {
     group_ = places_.group_of_kernel(node);
     if (group_ != nullptr) {
+      group_position_ = steps_.size();
       group_step_ = emit(make_group_step(*group_, *options_.groups), group_->nodes.front());
       if (operator_step_.first != nullptr && operator_step_.first == places_.product_before(node)) {
         operator_step_.second->set_follower(*group_step_);
@@ -217,6 +229,7 @@ class Lowering {
     group_parts_.released = places_.released_after(kernel);
     group_step_->set_parts(std::move(group_parts_));
     group_step_->set_target(steps_.size());
+    note_results(group_->results, group_position_);
     group_ = nullptr;
   }
 
@@ -239,6 +252,7 @@ class Lowering {
       *step = make_autocast_step(std::move(*step));
     }
     emit(places_.is_read_in_place(node) ? make_unprepared_step(std::move(*step)) : std::move(*step), &node);
+    note_results(node.outputs(), steps_.size() - 1);
     if (const auto reason = places_.why_not_prepared(node); reason && group_ == nullptr) {
       prepared_.ordinary.emplace_back(&node, *reason);
     }
@@ -271,6 +285,7 @@ class Lowering {
     }
     operator_step_ = {unit.op,
                       emit(make_prepared_step(*unit.op, *unit.kernel, std::move(parts), std::move(ordinary)), unit.op)};
+    note_results(unit.nodes.back()->outputs(), steps_.size() - 1);
     return {};
   }
 
@@ -370,6 +385,7 @@ class Lowering {
   const Node* loop_ = nullptr;        // the innermost loop around the node that is lowered
   const NodeGroup* group_ = nullptr;  // of the kernel node that is lowered
   GroupStep* group_step_ = nullptr;
+  size_t group_position_ = 0;                            // of that step
   std::pair<const Node*, OperatorStep*> operator_step_;  // the last one
   KernelStepParts group_parts_;
   FlatMap<const Value*, Register> registers_;

@@ -127,6 +127,16 @@ struct IntegerDivision {
   bool traps_on_zero;  // the other operators raise
 };
 
+// What counts as arithmetic, besides what `affine` and `product` tell. Only reports of work ask (plan/timeline/step_work.h).
+enum class Arithmetic : uint8_t {
+  kElements,             // one operation for each element of the largest tensor
+  kBatchedProduct,       // the products of the matrices of the first two operands
+  kBatchedProductAdded,  // the same of the second and the third
+  kAttention,            // of `query`, `key` and `value`
+  kRecurrent,            // each row of the first operand meets every weight: a matrix that is a constant
+  kConvolutionGradient,  // `grad_output`, `input`, `weight` and an `output_mask`
+};
+
 struct OpRow {
   std::string_view name;                         // "aten::conv2d"
   std::vector<std::string_view> overloads = {};  // empty: all that no other row of the name lists; "": the unnamed one
@@ -177,6 +187,9 @@ struct OpRow {
   std::optional<AffineRule> affine = std::nullopt;
   std::optional<MatrixProduct> product = std::nullopt;
   std::optional<IntegerDivision> division = std::nullopt;
+
+  Arithmetic arithmetic = Arithmetic::kElements;
+  std::string_view looked_up = {};  // the argument of which the operator reads as many elements as it returns
 
   // ---- TorchScript texts, compiled when first needed (load/compile_op_row.h)
   // The operator in terms of primitives and of operators with bodies: an expression over the schema's arguments.

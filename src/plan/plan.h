@@ -72,6 +72,7 @@ class Plan {
     std::unique_ptr<Step> step;
     const Node* node;            // the node it was made from, for messages; null for jumps and moves between blocks
     const Node* loop = nullptr;  // the innermost loop that runs it
+    std::vector<std::pair<const Value*, Register>> results = {};  // those that are tensors, and where it leaves them
   };
   // The computation of a step with a kernel: one operator, or a group of them.
   struct KernelNodes {

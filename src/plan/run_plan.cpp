@@ -77,7 +77,7 @@ void run_steps(const Plan& plan, Frame& frame) {
     plan.refusals().note_run(frame.autograd_use == AutogradUse::kAll ? NotPrepared::kGradients : NotPrepared::kObserved);
   }
   if (StepTimer::is_active()) [[unlikely]] {
-    TimedRun timed(plan);
+    TimedRun timed(plan, frame);
     run_each_step(plan, frame, autograd, timed);
   } else if (frame.shell_check() != nullptr) [[unlikely]] {
     WatchedRun watched{*frame.shell_check()};

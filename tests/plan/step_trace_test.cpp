@@ -6,6 +6,7 @@
 
 #include "lower/lower.h"
 #include "plan/run_plan.h"
+#include "plan/timeline/step_work.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -75,6 +76,99 @@ TEST(StepTrace, HasEveryStepOfEveryRunAndHowItRan) {
     EXPECT_EQ(step.arguments["form"], "prepared");
     EXPECT_EQ(step.arguments["source"], "model.py:3:4");
     EXPECT_EQ(step.arguments["step"], 0);
+  }
+}
+
+TEST(GraphWork, CountsAKernelAsOneStep) {
+  const auto graph = testing::graph_of(R"(graph(%x : Tensor, %n : int):
+  %shape : int[] = prim::ListConstruct(%n)
+  %z : Tensor = sconce::kernel()
+    block0():
+      %a : Tensor = aten::exp(%x)
+      %b : Tensor = aten::mul(%a, %x)
+      -> (%b)
+  %flat : Tensor = aten::view(%z, %shape)
+  return (%flat)
+)");
+  const GraphWork work(*graph, {given_input(at::randn({3, 4})), given_input(12)});
+  const Node& view = *graph->outputs()[0]->node();
+  const Node& kernel = *view.input(0)->node();
+  ASSERT_EQ(kernel.opcode(), Opcode::kKernel);
+  ASSERT_TRUE(work.of(kernel));
+  EXPECT_EQ(work.of(kernel)->flops, 2 * 12) << "one for each element and operator";
+  EXPECT_EQ(work.of(kernel)->bytes, 4 * 2 * 12) << "what one node makes for the other is not in memory";
+  EXPECT_EQ(work.of(kernel)->dtype, at::kFloat);
+  ASSERT_TRUE(work.of(view));
+  EXPECT_EQ(work.of(view)->bytes, 0);
+  EXPECT_FALSE(GraphWork(*graph, {given_input(at::randn({3, 4}).to_sparse()), given_input(12)}).of(kernel));
+}
+
+// The formulas, beside what is counted by hand.
+TEST(StepTrace, CountsTheWorkOfEachKindOfOperator) {
+  const at::NoGradGuard no_grad;
+  struct Case {
+    const char* text;
+    torch::jit::Stack arguments;
+    double flops;
+    double elements;  // of 4 bytes
+  };
+  const at::Tensor image = at::randn({2, 6, 8, 8});
+  const at::Tensor grad = at::randn({2, 4, 6, 6});
+  const at::Tensor heads = at::randn({2, 3, 5, 8});
+  const std::vector<Case> cases = {
+      {R"(graph(%x : Tensor, %w : Tensor):
+  %none : NoneType = prim::Constant()
+  %one : int = prim::Constant[value=1]()
+  %zero : int = prim::Constant[value=0]()
+  %two : int = prim::Constant[value=2]()
+  %ones : int[] = prim::ListConstruct(%one, %one)
+  %zeros : int[] = prim::ListConstruct(%zero, %zero)
+  %y : Tensor = aten::conv2d(%x, %w, %none, %ones, %zeros, %ones, %two)
+  return (%y)
+)",
+       {image, at::randn({4, 3, 3, 3})},
+       2.0 * (2 * 4 * 6 * 6) * (3 * 3 * 3),
+       2 * 6 * 8 * 8 + 4 * 27 + 2 * 4 * 6 * 6},
+      {R"(graph(%q : Tensor, %k : Tensor):
+  %none : NoneType = prim::Constant()
+  %no : float = prim::Constant[value=0.]()
+  %false : bool = prim::Constant[value=0]()
+  %y : Tensor = aten::scaled_dot_product_attention(%q, %k, %k, %none, %no, %false, %none, %false)
+  return (%y)
+)",
+       {heads, at::randn({2, 3, 7, 8})},
+       2 * 2.0 * (2 * 3 * 5 * 8) * 7,
+       2 * (2 * 3 * 5 * 8) + 2 * 3 * 7 * 8},
+      {R"(graph(%x : Tensor, %y : Tensor):
+  %z : Tensor = aten::bmm(%x, %y)
+  return (%z)
+)",
+       {at::randn({2, 3, 4}), at::randn({2, 4, 5})},
+       2 * 2 * 3 * 4 * 5,
+       24 + 40 + 30},
+      {R"(graph(%w : Tensor, %i : Tensor):
+  %pad : int = prim::Constant[value=-1]()
+  %no : bool = prim::Constant[value=0]()
+  %z : Tensor = aten::embedding(%w, %i, %pad, %no, %no)
+  return (%z)
+)",
+       {at::randn({100, 8}), at::zeros({3}, at::kLong)},
+       3 * 8,
+       3 * 8 + 3 * 8 + 2 * 3},  // the rows, once read and once written, and integers of 8 bytes
+  };
+  for (const Case& each : cases) {
+    const auto plan = traceable_plan(each.text);
+    StepTrace trace;
+    run_once(*plan, each.arguments);
+    double flops = 0;
+    double bytes = 0;
+    for (const StepTiming& timing : trace.timings()) {
+      ASSERT_TRUE(timing.work) << timing.node;
+      flops += timing.work->flops;
+      bytes += timing.work->bytes;
+    }
+    EXPECT_EQ(flops, each.flops) << each.text;
+    EXPECT_EQ(bytes, 4 * each.elements) << each.text;
   }
 }
 

@@ -4,16 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 namespace sconce::tests {
 namespace {
-
-std::filesystem::path repository() {
-  const char* folder = std::getenv("SCONCE_TESTS_DIR");
-  return std::filesystem::absolute(folder != nullptr ? folder : "tests").lexically_normal().parent_path();
-}
 
 std::string python_of(const std::string& page) {
   const std::string begin = "```python\n";

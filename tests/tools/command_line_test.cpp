@@ -378,8 +378,8 @@ TEST(CommandLineBench, PutsRatiosFirstAndNamesWhatIsNotAvailable) {
   EXPECT_THAT(text.out, HasSubstr("jit-frozen: n/a: freezing needs eval mode"));
   const auto json = json_of(sconce(
       {"bench", model_file("mlp.pt"), "--input", "float32[2,16]", "--against", "jit,eager", "--seconds", "0.05", "--json"}));
-  ASSERT_EQ(json[0]["executors"].size(), 3);
-  for (const auto& row : json[0]["executors"]) {
+  ASSERT_EQ(json["calls"][0]["executors"].size(), 3);
+  for (const auto& row : json["calls"][0]["executors"]) {
     EXPECT_TRUE(row["correct"]) << row;
     EXPECT_EQ(row["first_calls_seconds"].size(), 10) << row;
   }
@@ -404,7 +404,7 @@ TEST(CommandLineBench, TrainsWithEveryExecutorThatTrains) {
   for (const char* optimizer : {"sgd", "adam"}) {
     const auto json = json_of(sconce({"bench", model_file("mlp.pt"), "--train", optimizer, "--against", "jit,eager,static",
                                       "--seconds", "0.01", "--json"}));
-    for (const auto& row : json[0]["executors"]) {
+    for (const auto& row : json["calls"][0]["executors"]) {
       EXPECT_EQ(row["executor"] != "static", row.value("correct", false)) << row;
     }
   }

@@ -64,17 +64,10 @@ TEST(CommonOptions, OptReadsGraphsWithOperatorsOfALibrary) {
   EXPECT_EQ(run.exit_code, 0) << "the option takes no more than its one library\n" << run.err;
 }
 
-std::string text_of_file(const std::string& path) {
-  const char* const tests = std::getenv("SCONCE_TESTS_DIR");
-  std::ifstream file((tests == nullptr ? "tests" : std::string(tests)) + "/../" + path);
-  EXPECT_TRUE(file) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // `preserve` adds to what the key `preserved` sets; `passes` is an object, of which two keys set a part each.
 TEST(OptionsFile, HasAKeyForEachSetterOfOptions) {
   std::set<std::string> expected = {"preserved", "reproducer_folder", "disabled_passes"};
-  const std::string header = text_of_file("include/sconce/options.h");
+  const std::string header = read_file(repository() / "include/sconce/options.h");
   const std::regex setter(R"(\n  Options& (\w+)\()");
   for (std::sregex_iterator each(header.begin(), header.end(), setter), end; each != end; ++each) {
     if ((*each)[1] != "preserve" && (*each)[1] != "set") {
@@ -84,7 +77,7 @@ TEST(OptionsFile, HasAKeyForEachSetterOfOptions) {
   EXPECT_GT(expected.size(), 12U);
   const std::vector<std::string> keys = cli::option_keys();
   EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()), expected);
-  const std::string page = text_of_file("docs/performance.md");
+  const std::string page = read_file(repository() / "docs/performance.md");
   for (const std::string& key : keys) {
     EXPECT_THAT(page, HasSubstr("`" + key + "`"));
   }

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -113,7 +112,12 @@ std::string ScratchFolder::write(const std::string& name, const std::string& con
   return path;
 }
 
-std::string read_file(const std::string& path) {
+std::filesystem::path repository() {
+  const std::string tests = environment_variable("SCONCE_TESTS_DIR");
+  return std::filesystem::absolute(tests.empty() ? "tests" : tests).lexically_normal().parent_path();
+}
+
+std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }

@@ -1,6 +1,7 @@
 // Running the command line as a user does.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ class ScratchFolder {
   std::string path_;
 };
 
-std::string read_file(const std::string& path);
+// Returns the folder that the tests are in.
+std::filesystem::path repository();
+std::string read_file(const std::filesystem::path& path);
 
 }  // namespace sconce::tests

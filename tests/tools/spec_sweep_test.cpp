@@ -64,8 +64,10 @@ TEST(CommandLineBench, MeasuresEachSizeAndNumberOfThreads) {
   EXPECT_THAT(text.out, HasSubstr("all 4 calls"));
   Specs json = arguments;
   json.emplace_back("--json");
-  const auto found = json_of(sconce(json));
-  ASSERT_EQ(found.size(), 5) << "four calls and the mean";
+  const auto report = json_of(sconce(json));
+  const auto& found = report["calls"];
+  ASSERT_EQ(found.size(), 4);
+  EXPECT_EQ(report["geometric_means"].size(), 1) << "of the one executor beside sconce";
   EXPECT_EQ(found[3]["inputs"], "float32[4, 3]");
   EXPECT_EQ(found[3]["threads"], 2);
   expect_usage_error({"run", model, "--input", "float32[1..2]"}, "a range of sizes is for `sconce bench` alone");

@@ -135,7 +135,7 @@ TEST(BenchProfile, HasEveryStepAndEveryLine) {
   EXPECT_THAT(text.out, HasSubstr("profile of "));
   EXPECT_THAT(text.out, ::testing::ContainsRegex("aten::linear +prepared .*linear\\.py:"));
   bench.emplace_back("--json");
-  const auto profile = json_of(sconce(bench))[0]["profile"];
+  const auto profile = json_of(sconce(bench))["calls"][0]["profile"];
   const auto plan = plan_of_mlp();
   EXPECT_LE(profile["steps"].size(), plan["steps"].get<size_t>());
   EXPECT_EQ(profile["dropped_steps"], 0);

@@ -173,7 +173,7 @@ TEST(TrainingReports, ProfileIsOfTheRecordedStep) {
   EXPECT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), 200, 10) << "two tables of the whole step\n" << text.out;
   std::vector<std::string> with_json = bench;
   with_json.emplace_back("--json");
-  const auto profile = json_of(sconce(with_json))[0]["profile"];
+  const auto profile = json_of(sconce(with_json))["calls"][0]["profile"];
   EXPECT_TRUE(profile["trains"].get<bool>());
   EXPECT_TRUE(profile["is_one_plan"].get<bool>());
   EXPECT_EQ(profile["backward_seconds"].get<double>(), 0);
@@ -201,7 +201,7 @@ TEST(TrainingReports, ProfileSplitsForwardAndBackwardOfStepsThatAreNotRecorded) 
                                           "eager", "--seconds", "0.05",    "--profile"};
   std::vector<std::string> with_json = bench;
   with_json.emplace_back("--json");
-  const auto profile = json_of(sconce(with_json))[0]["profile"];
+  const auto profile = json_of(sconce(with_json))["calls"][0]["profile"];
   EXPECT_TRUE(profile["trains"].get<bool>());
   EXPECT_FALSE(profile["is_one_plan"].get<bool>());
   EXPECT_GT(profile["backward_seconds"].get<double>(), 0);

@@ -27,6 +27,7 @@ def sizes(query: List[int], key: List[int], value: List[int]):
     out.append(value[-1])
     return out
 )"},
+       .arithmetic = Arithmetic::kAttention,
        .forward = R"(
 flash = False
 if not query.is_cuda:
@@ -104,10 +105,13 @@ return known_dtype and known_mask and dropout_p >= 0.0 and dropout_p < 1.0 and n
 )"},
       // Operators inside.
       {.name = "aten::_safe_softmax", .results = Sharing::kFresh, .result = {.keeps_sizes = true}},
-      {.name = "aten::_scaled_dot_product_flash_attention_for_cpu", .results = Sharing::kFresh, .result = {.sizes = R"(
+      {.name = "aten::_scaled_dot_product_flash_attention_for_cpu",
+       .results = Sharing::kFresh,
+       .result = {.sizes = R"(
 def sizes(query: List[int], key: List[int], value: List[int]):
     return (query[:-1] + [value[-1]], [query[0], query[1], query[2]])
-)"}},
+)"},
+       .arithmetic = Arithmetic::kAttention},
       {.name = "aten::_transform_bias_rescale_qkv", .results = Sharing::kShared},
       {.name = "aten::_transformer_encoder_layer_fwd", .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true}},
   };

@@ -83,10 +83,12 @@ def sizes(grad: List[int], query: List[int], key: List[int], value: List[int]):
       {.name = "aten::adaptive_max_pool3d_backward", .result = like_second},
       {.name = "aten::avg_pool2d_backward", .result = like_second},
       {.name = "aten::binary_cross_entropy_backward", .result = like_second},
-      {.name = "aten::convolution_backward", .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = R"(
+      {.name = "aten::convolution_backward",
+       .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = R"(
 def sizes(grad: List[int], input: List[int], weight: List[int]):
     return (input, weight, [grad[1]])
-)"}},
+)"},
+       .arithmetic = Arithmetic::kConvolutionGradient},
       {.name = "aten::diagonal_backward", .result = {.dtypes = {kFirst}, .sizes = kInputSizes}},
       {.name = "aten::elu_backward", .layout = Layout::kPointwise},
       {.name = "aten::embedding_dense_backward", .result = {.dtypes = {kFirst}, .sizes = R"(

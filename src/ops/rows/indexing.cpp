@@ -25,12 +25,14 @@ std::span<const OpRow> indexing_rows() {
       {.name = "aten::embedding",
        .backward_ignores_result = true,
        .result = {.dtypes = {ResultDtype::kFirst}},
+       .looked_up = "weight",
        .backward = "(torch.embedding_dense_backward(grad, indices, weight.size(0), padding_idx, scale_grad_by_freq),)",
        .differentiable_if = "not sparse"},
       {.name = "aten::embedding_bag",
        .overloads = {""},
        .results = Sharing::kFresh,
        .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags},
+       .looked_up = "weight",
        .forward = R"(
 result, bag_of_offset, bag_size, largest = torch._embedding_bag(
     weight, indices.contiguous(), offsets.contiguous(), scale_grad_by_freq, mode, sparse, per_sample_weights,
@@ -47,6 +49,7 @@ return (torch._embedding_bag_backward(
        .overloads = {"padding_idx"},
        .results = Sharing::kFresh,
        .result = {.dtypes = dtypes_of_bags, .sizes = kSizesOfBags},
+       .looked_up = "weight",
        .forward = R"(
 result, bag_of_offset, bag_size, largest = torch._embedding_bag(
     weight, indices.contiguous(), offsets.contiguous(), scale_grad_by_freq, mode, sparse, per_sample_weights,
@@ -70,12 +73,14 @@ return (torch._embedding_bag_backward(
       {.name = "aten::_embedding_bag_backward", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kSizesOfBagGradients}},
       {.name = "aten::gather",
        .result = {.sizes = "def sizes(self: List[int], dim: int, index: List[int]):\n    return index\n"},
+       .looked_up = "self",
        .backward = "(grad.new_zeros(self.size()).scatter_add(dim, index, grad),)",
        .differentiable_if = "not sparse_grad"},
       {.name = "aten::index",
        .overloads = {"Tensor", "Tensor_hacked_twin"},
        .opcode = Opcode::kIndexed,
        .result = {.dtypes = {ResultDtype::kFirst}},
+       .looked_up = "self",
        .backward = "(torch.index_put(grad.new_zeros(self.size()), indices, grad, True),)"},
       {.name = "aten::index_add",
        .result = {.dtypes = {ResultDtype::kFirst}, .keeps_sizes = true},
@@ -102,6 +107,7 @@ return (of_self, None, torch.index(grad, indices))
       {.name = "aten::index_select",
        .backward_ignores_result = true,
        .result = {.dtypes = {ResultDtype::kFirst}},
+       .looked_up = "self",
        .backward = "(torch.index_select_backward(grad, self.size(), dim, index),)"},
       {.name = "aten::masked_scatter",
        .backward = "(grad.masked_fill(mask, 0), None, torch.masked_scatter_backward(grad, mask, source.size()))"},
@@ -143,6 +149,7 @@ return (of_self, None, torch.index(grad, indices))
 def sizes(self: List[int], index: List[int]):
     return index
 )"},
+       .looked_up = "self",
        .recorded_gradient = true},
       {.name = "aten::_unsafe_masked_index", .written = {"self", "mask", "indices"}},
       {.name = "aten::_unsafe_masked_index_put_accumulate", .written = {"self", "mask", "indices", "values"}},

@@ -25,10 +25,14 @@ std::string word_of(const Plan::PlannedStep& step) {
   return text.substr(0, text.find(' '));
 }
 
-TimedPlan record_of(const Plan& plan) {
-  TimedPlan recorded{plan.name(), plan.graph(), {}};
+TimedPlan record_of(const Plan& plan, Frame& frame) {
+  TimedPlan recorded{.name = plan.name(), .graph = plan.graph(), .steps = {}, .inputs = {}, .computed = {}};
   for (const Plan::PlannedStep& step : plan.steps()) {
-    recorded.steps.push_back({step.node, step.loop, word_of(step)});
+    const bool is_group = dynamic_cast<const GroupStep*>(step.step.get()) != nullptr;
+    recorded.steps.push_back({step.node, step.loop, word_of(step), is_group ? step.node->owning_block()->owner() : nullptr});
+  }
+  for (const Register input : plan.inputs()) {
+    recorded.inputs.push_back(given_input(frame[input]));
   }
   return recorded;
 }
@@ -53,12 +57,12 @@ void StepTimer::stop() {
   last_run_ended_.wait(lock, [this] { return runs_ == 0; });
 }
 
-uint32_t StepTimer::index_of(const Plan& plan) {
+std::pair<uint32_t, bool> StepTimer::index_of(const Plan& plan, Frame& frame) {
   const auto [found, is_new] = indices_.try_emplace(plan.id(), static_cast<uint32_t>(plans_.size()));
   if (is_new) {
-    plans_.push_back(record_of(plan));
+    plans_.push_back(record_of(plan, frame));
   }
-  return found->second;
+  return {found->second, is_new};
 }
 
 ThreadEvents& StepTimer::events_of_this_thread() {
@@ -72,14 +76,16 @@ ThreadEvents& StepTimer::events_of_this_thread() {
 
 // ---- TimedRun ----------------------------------------------------------------------------------------------------
 
-TimedRun::TimedRun(const Plan& plan) {
+TimedRun::TimedRun(const Plan& plan, Frame& frame) : of_(plan) {
   {
     const std::lock_guard<std::mutex> lock(timer_mutex);
     timer_ = active_timer;
     if (timer_ == nullptr) {
       return;
     }
-    plan_ = timer_->index_of(plan);
+    const auto [index, is_first] = timer_->index_of(plan, frame);
+    plan_ = index;
+    noted_ = is_first ? &timer_->plans_[index] : nullptr;
     events_ = &timer_->events_of_this_thread();
     ++timer_->runs_;
   }
@@ -116,8 +122,19 @@ void TimedRun::end(StepEvent* event) {
     return;
   }
   --events_->depth;
-  if (event != nullptr) {
+  if (event != nullptr && event->end == 0) {
     event->end = timer_->now();
+  }
+}
+
+void TimedRun::note_results(const StepEvent& event, Frame& frame) {
+  if (noted_ == nullptr || (noted_->steps[event.position].kernel != nullptr && !event.is_prepared)) {
+    return;  // the steps of the kernel's nodes make the results
+  }
+  for (const auto& [value, place] : of_.steps()[event.position].results) {
+    if (frame[place].isTensor() && frame[place].toTensor().defined()) {
+      noted_->computed.insert_or_assign(value, facts_of(frame[place].toTensor()));
+    }
   }
 }
 

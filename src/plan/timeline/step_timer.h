@@ -2,6 +2,7 @@
 #pragma once
 
 #include "plan/plan.h"
+#include "plan/timeline/step_work.h"
 
 #include <atomic>
 #include <chrono>
@@ -32,11 +33,15 @@ struct TimedPlan {
   struct Step {
     const Node* node;
     const Node* loop;
-    std::string word;  // of a step that is not one operator: "move", "jump", "loop", "kernel add mul"
+    std::string word;    // of a step that is not one operator: "move", "jump", "loop", "kernel add mul"
+    const Node* kernel;  // the kernel node of which the step runs the block; null for other steps
   };
   std::string name;
   std::shared_ptr<const Graph> graph;
   std::vector<Step> steps;
+  // Of its first recorded run:
+  std::vector<GivenInput> inputs;
+  std::unordered_map<const Value*, TensorFacts> computed;
 };
 
 struct ThreadEvents {
@@ -61,7 +66,7 @@ class StepTimer {
   void stop();
 
   // ---- after `stop`
-  const std::vector<TimedPlan>& plans() const { return plans_; }
+  const std::deque<TimedPlan>& plans() const { return plans_; }
   const std::deque<ThreadEvents>& threads() const { return threads_; }
 
  private:
@@ -69,7 +74,8 @@ class StepTimer {
   int64_t now() const {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count();
   }
-  uint32_t index_of(const Plan& plan);
+  // The description of the plan, and whether this run is its first.
+  std::pair<uint32_t, bool> index_of(const Plan& plan, Frame& frame);
   ThreadEvents& events_of_this_thread();
 
   static std::atomic<bool> is_active_;
@@ -78,7 +84,7 @@ class StepTimer {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   size_t runs_ = 0;  // that are recorded now
   std::condition_variable last_run_ended_;
-  std::vector<TimedPlan> plans_;
+  std::deque<TimedPlan> plans_;
   std::unordered_map<uint64_t, uint32_t> indices_;  // of plans, by id
   std::deque<ThreadEvents> threads_;
   std::map<int64_t, ThreadEvents*> by_thread_;
@@ -87,7 +93,7 @@ class StepTimer {
 // Records one run, and its steps in slices (run_plan.cpp).
 class TimedRun {
  public:
-  explicit TimedRun(const Plan& plan);
+  TimedRun(const Plan& plan, Frame& frame);
   ~TimedRun();
   TimedRun(const TimedRun&) = delete;
   TimedRun& operator=(const TimedRun&) = delete;
@@ -98,9 +104,11 @@ class TimedRun {
     ~Slice() { run_.end(event_); }
     Slice(const Slice&) = delete;
     Slice& operator=(const Slice&) = delete;
-    void finish(const Step& step, const Frame& frame) {
+    void finish(const Step& step, Frame& frame) {
       if (event_ != nullptr) {
+        event_->end = run_.timer_->now();
         event_->is_prepared = step.ran_prepared(frame);
+        run_.note_results(*event_, frame);
       }
     }
 
@@ -113,10 +121,13 @@ class TimedRun {
   // Returns null if the event is dropped.
   StepEvent* begin(uint32_t position);
   void end(StepEvent* event);
+  void note_results(const StepEvent& event, Frame& frame);
 
+  const Plan& of_;
   StepTimer* timer_;  // null if recording stopped before the run began
   ThreadEvents* events_ = nullptr;
   uint32_t plan_ = 0;
+  TimedPlan* noted_ = nullptr;  // the description of the plan, in its first run
   StepEvent* whole_ = nullptr;
 };
 

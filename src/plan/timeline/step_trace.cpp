@@ -2,6 +2,7 @@
 
 #include "ir/text/print.h"
 #include "plan/timeline/step_timer.h"
+#include "plan/timeline/step_work.h"
 #include "plan/timeline/trace_json.h"
 
 #include <c10/util/Exception.h>
@@ -67,12 +68,14 @@ std::vector<StepTiming> StepTrace::timings() {
   std::vector<StepTiming> timings;
   for (size_t plan = 0; plan < sums.size(); ++plan) {
     const TimedPlan& recorded = timer.plans()[plan];
+    const GraphWork work(*recorded.graph, recorded.inputs, recorded.computed);
     for (size_t position = 0; position < sums[plan].size(); ++position) {
       const Sum& sum = sums[plan][position];
       const TimedPlan::Step& step = recorded.steps[position];
       if (sum.runs > 0) {
         timings.push_back({recorded.name, position, name_of(step), step.node != nullptr ? print_node_line(*step.node) : "",
-                           source_of(step), sum.runs, sum.prepared, static_cast<double>(sum.time) * 1e-9});
+                           source_of(step), sum.runs, sum.prepared, static_cast<double>(sum.time) * 1e-9,
+                           step.node != nullptr ? work.of(step.kernel != nullptr ? *step.kernel : *step.node) : StepWork{}});
       }
     }
   }

@@ -47,18 +47,18 @@ Baseline::Baseline(const std::string& path) {
   const auto refuse = [&](const std::string& what) {
     throw UserError(path + ": " + what + "; --baseline takes what `sconce bench --json` wrote");
   };
-  models_ = Json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
-  if (!models_.is_array()) {
-    refuse(models_.is_discarded() ? "not valid JSON" : "not a list of models");
+  const Json json = Json::parse(read_text_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.value("calls", Json()).is_array()) {
+    refuse(json.is_discarded() ? "not valid JSON" : "not an object with `calls`");
   }
-  for (const Json& model : models_) {
-    const bool is_model =
-        model.is_object() && model.contains("model") && model.contains("executors") &&
-        (model["model"].is_null() || (model["model"].is_string() && model.value("method", Json()).is_string()));
-    if (!is_model || !model["executors"].is_array()) {
-      refuse("not a list of models with `model`, `method` and `executors`");
+  calls_ = json["calls"];
+  for (const Json& call : calls_) {
+    const bool is_call = call.is_object() && call.value("model", Json()).is_string() &&
+                         call.value("method", Json()).is_string() && call.value("executors", Json()).is_array();
+    if (!is_call) {
+      refuse("a call without `model`, `method` and `executors`");
     }
-    for (const Json& executor : model["executors"]) {
+    for (const Json& executor : call["executors"]) {
       if (!executor.is_object() || !executor.value("executor", Json()).is_string()) {
         refuse("an executor has no name");
       }
@@ -68,14 +68,13 @@ Baseline::Baseline(const std::string& path) {
 
 std::vector<BaselineRow> Baseline::compare(const BenchedModel& model) const {
   const std::string inputs = inputs_text(model);
-  const auto found = std::ranges::find_if(models_, [&](const Json& each) {
-    return each["model"].is_string() && file_name(each["model"].get<std::string>()) == file_name(model.path) &&
-           each["method"] == model.settings.method &&
+  const auto found = std::ranges::find_if(calls_, [&](const Json& each) {
+    return file_name(each["model"].get<std::string>()) == file_name(model.path) && each["method"] == model.settings.method &&
            each.value("threads", Json(model.settings.threads)) == model.settings.threads &&
-           each.value("inputs", inputs) == inputs;
+           each.value("inputs", inputs) == inputs && each.value("settings", model.options) == model.options;
   });
   std::vector<BaselineRow> rows;
-  if (found == models_.end()) {
+  if (found == calls_.end()) {
     return rows;
   }
   const std::vector<Measurement>& measured = model.table.rows;

@@ -28,12 +28,12 @@ class Baseline {
   // Throws UserError for a file that `sconce bench --json` did not write, naming what is wrong.
   explicit Baseline(const std::string& path);
 
-  // Compares a model with the one of the same file name, method, inputs and calling threads. Returns a row for each executor
-  // that has ratios in both; none if the file has no such model.
+  // Compares a model with the one of the same file name, method, inputs, calling threads and settings. Returns a row for
+  // each executor that has ratios in both; none if the file has no such model.
   std::vector<BaselineRow> compare(const BenchedModel& model) const;
 
  private:
-  Json models_;
+  Json calls_;
 };
 
 // Prints a table of the rows, or that there is nothing to compare with.

@@ -283,9 +283,9 @@ std::string section_of(const BenchedModel& model) {
 
 }  // namespace
 
-std::string to_page(const std::vector<BenchedModel>& models, const PageFacts& facts) {
+std::string to_page(const std::vector<BenchedModel>& models, const MachineFacts& facts) {
   std::string head;
-  for (const auto& [name, value] : facts) {
+  for (const auto& [name, value] : rows_of(facts)) {
     head += element("dt", escape_html(name)) + element("dd", escape_html(value)) + "\n";
   }
   std::string body =

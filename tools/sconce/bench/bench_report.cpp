@@ -55,7 +55,7 @@ Json json_of(const Measurement& row, const Measurement& sconce) {
   return json;
 }
 
-Json json_of(const BenchedModel& model, const Json& machine) {
+Json json_of(const BenchedModel& model) {
   Json executors = Json::array();
   for (const Measurement& row : model.table.rows) {
     executors.push_back(json_of(row, model.table.rows.front()));
@@ -65,15 +65,10 @@ Json json_of(const BenchedModel& model, const Json& machine) {
             {"inputs", inputs_text(model)},
             {"threads", model.settings.threads},
             {"intra_op_threads", model.intra_op_threads},
+            {"settings", model.options},
             {"complete", model.table.complete},
             {"muted_messages", model.table.muted},
             {"executors", std::move(executors)}};
-  if (!model.options.empty()) {
-    json["options"] = model.options;
-  }
-  if (!machine.empty()) {
-    json["machine"] = machine;
-  }
   if (model.baseline) {
     json["baseline"] = to_json(*model.baseline);
   }
@@ -290,14 +285,10 @@ std::string summary_of(const std::vector<BenchedModel>& models) {
   return table.render();
 }
 
-Json to_json(const std::vector<BenchedModel>& models, const PageFacts& facts) {
-  Json machine;
-  for (const auto& [name, value] : facts) {
-    machine[name] = value;
-  }
-  Json json = Json::array();
+Json to_json(const std::vector<BenchedModel>& models, const MachineFacts& facts) {
+  Json json{{"schema", "sconce bench, 1"}, {"machine", to_json(facts)}, {"calls", Json::array()}};
   for (const BenchedModel& model : models) {
-    json.push_back(json_of(model, machine));
+    json["calls"].push_back(json_of(model));
   }
   if (models.size() > 1) {
     Json executors = Json::array();
@@ -307,7 +298,7 @@ Json to_json(const std::vector<BenchedModel>& models, const PageFacts& facts) {
       mean.update(json_of(mean_ratios(models, i)));
       executors.push_back(std::move(mean));
     }
-    json.push_back(Json{{"model", nullptr}, {"geometric_mean_of", models.size()}, {"executors", std::move(executors)}});
+    json["geometric_means"] = std::move(executors);
   }
   return json;
 }

@@ -18,8 +18,8 @@ struct BenchedModel {
   std::string path;
   MeasureSettings settings;
   int intra_op_threads = 1;
-  Json options = {};       // that differ from the defaults
-  MeasurementTable table;  // sconce's row is the first
+  Json options = Json::object();  // settings that differ from the defaults
+  MeasurementTable table;         // sconce's row is the first
   std::optional<StepProfile> profile;
   std::optional<std::vector<BaselineRow>> baseline;  // if one was given
 };
@@ -54,8 +54,7 @@ std::string sweep_of(const std::vector<BenchedModel>& models);
 // Prints geometric means of the ratios over the models, for executors that ran all of them.
 std::string summary_of(const std::vector<BenchedModel>& models);
 
-// An object for each model, with "executors". Of several models, one more: its "model" is null, and its executors have the
-// geometric means of their ratios. `facts`: each object's "machine".
-Json to_json(const std::vector<BenchedModel>& models, const PageFacts& facts = {});
+// The object that docs/bench_json.md describes.
+Json to_json(const std::vector<BenchedModel>& models, const MachineFacts& facts);
 
 }  // namespace sconce::cli

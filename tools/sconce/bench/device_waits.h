@@ -15,6 +15,7 @@ class DeviceWaits {
   DeviceWaits() = default;
   DeviceWaits(const torch::jit::Module& module, const std::vector<c10::IValue>& arguments);
 
+  bool any() const { return !devices_.empty(); }
   // Waits until the GPUs have done all their work. Throws c10::Error if a driver reports a failure.
   void wait() const;
 

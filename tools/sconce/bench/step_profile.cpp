@@ -17,6 +17,7 @@
 #include "plan/autograd/differentiable_function.h"
 
 #include <ATen/Context.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
@@ -32,6 +33,8 @@ constexpr size_t kRowsOfLines = 10;
 constexpr size_t kRowsOfOperators = 15;
 // The first calls ask for specialized plans; the arena grows in the first calls of each plan.
 constexpr size_t kCallsBefore = 3;
+// Of the time of all steps: more than this that is not known gets a note.
+constexpr double kShareThatMatters = 0.02;
 
 double seconds_of(const StepProfile& profile) {
   return std::accumulate(profile.steps.begin(), profile.steps.end(), 0.0,
@@ -53,6 +56,80 @@ double backward_seconds_of(const StepProfile& profile) {
 
 // The plan of a recorded step is neither.
 bool has_forward_and_backward(const StepProfile& profile) { return profile.trains && !profile.is_one_plan; }
+
+// What the steps have to do in all runs, as far as it is known.
+struct WorkOfSteps {
+  double flops = 0;
+  double bytes = 0;
+  double limit = 0;            // seconds: the least that the machine takes for it
+  double unknown_seconds = 0;  // that the other steps took
+};
+
+// The bytes of constants in one call.
+double constant_bytes_of(const StepProfile& profile) {
+  double bytes = 0;
+  for (const StepTiming& step : profile.steps) {
+    bytes += step.work ? step.work->constant_bytes * static_cast<double>(step.runs) : 0;
+  }
+  return bytes / static_cast<double>(std::max<uint64_t>(1, profile.calls));
+}
+
+// Returns the least time of all runs of the step.
+std::optional<double> limit_of(const StepTiming& step, const StepProfile& profile, double constant_bytes) {
+  const auto seconds = step.work && profile.limits ? profile.limits->seconds_of(*step.work, constant_bytes) : std::nullopt;
+  return seconds ? std::optional(*seconds * static_cast<double>(step.runs)) : std::nullopt;
+}
+
+WorkOfSteps work_of(const StepProfile& profile) {
+  WorkOfSteps all;
+  const double constant_bytes = constant_bytes_of(profile);
+  for (const StepTiming& step : profile.steps) {
+    if (const auto limit = limit_of(step, profile, constant_bytes)) {
+      all.flops += step.work->flops * static_cast<double>(step.runs);
+      all.bytes += step.work->bytes * static_cast<double>(step.runs);
+      all.limit += *limit;
+    } else {
+      all.unknown_seconds += step.seconds;
+    }
+  }
+  return all;
+}
+
+// "92 %": of the machine's limit; "-" where it is not known, or the step does nothing.
+std::string limit_cell(const StepTiming& step, const StepProfile& profile, double constant_bytes) {
+  const auto limit = limit_of(step, profile, constant_bytes);
+  return limit && *limit > 0 ? ui::format_percent(*limit / step.seconds) : "-";
+}
+
+std::string rate_cell(const StepTiming& step) {
+  return step.work && step.work->flops > 0
+             ? ui::format_si(step.work->flops * static_cast<double>(step.runs) / step.seconds) + "FLOP/s"
+             : "-";
+}
+
+// Returns the line about the work of a call. Empty without limits.
+std::string text_of_work(const StepProfile& profile) {
+  if (!profile.limits) {
+    return "";
+  }
+  const auto calls = static_cast<double>(profile.calls);
+  const WorkOfSteps work = work_of(profile);
+  const MachineLimits& limits = *profile.limits;
+  const double known = seconds_of(profile) - work.unknown_seconds;
+  std::string text = std::string("work of a ") + (profile.trains ? "step" : "call") + ": " +
+                     ui::format_si(work.flops / calls) + "FLOP and " + ui::format_bytes(work.bytes / calls) + ", at least " +
+                     ui::format_duration(work.limit / calls) + " on this machine: the steps run at " +
+                     ui::format_percent(work.limit / known) + " of its limit\n";
+  text += "limit with " + std::to_string(limits.threads) + (limits.threads == 1 ? " thread: " : " threads: ") +
+          ui::format_si(limits.float_flops) + "FLOP/s of float32; " +
+          ui::format_bytes(limits.bandwidths.front().bytes_per_second) + "/s from caches and " +
+          ui::format_bytes(limits.bandwidths.back().bytes_per_second) + "/s from memory\n";
+  if (work.unknown_seconds > kShareThatMatters * seconds_of(profile)) {
+    text += "note: the work of steps that take " + ui::format_percent(work.unknown_seconds / seconds_of(profile)) +
+            " of the time is not known\n";
+  }
+  return text;
+}
 
 // Returns "prepared", "ordinary", or the share of prepared runs.
 std::string form_of(uint64_t prepared, uint64_t runs) {
@@ -108,6 +185,8 @@ std::string table_of_steps(const StepProfile& profile) {
                                      {"per run"},
                                      {"operator", ui::Align::kLeft},
                                      {"how", ui::Align::kLeft},
+                                     {"of limit"},
+                                     {"rate", ui::Align::kRight, 2},
                                      {"step", ui::Align::kRight, 1},
                                      {"source line", ui::Align::kLeft}};
   if (has_forward_and_backward(profile)) {
@@ -116,6 +195,7 @@ std::string table_of_steps(const StepProfile& profile) {
   ui::Table table(std::move(columns));
   const double all = whole_of(profile);
   const auto calls = static_cast<double>(profile.calls);
+  const double constant_bytes = constant_bytes_of(profile);
   for (size_t i = 0; i < std::min(kRowsOfSteps, profile.steps.size()); ++i) {
     const StepTiming& step = profile.steps[i];
     const auto runs = static_cast<double>(step.runs);
@@ -125,6 +205,8 @@ std::string table_of_steps(const StepProfile& profile) {
                                       ui::format_duration(step.seconds / runs),
                                       step.op,
                                       form_of(step.prepared_runs, step.runs),
+                                      limit_cell(step, profile, constant_bytes),
+                                      rate_cell(step),
                                       std::to_string(step.position),
                                       source_cell(step.source)};
     if (has_forward_and_backward(profile)) {
@@ -294,6 +376,9 @@ StepProfile profile_steps(const MeasureSettings& settings, const Options& option
   profile.dropped_steps = trace.dropped_steps();
   profile.steps = trace.timings();
   sort_by_time(profile.steps);
+  if (!devices.any()) {
+    profile.limits = limits_of_this_machine(at::get_num_threads());
+  }
   if (!trace_out.empty()) {
     write_trace(trace, trace_out);
   }
@@ -340,6 +425,7 @@ std::string to_text(const StepProfile& profile) {
     text += "note: a call has more steps than the trace has room for; " + ui::format_count(profile.dropped_steps) +
             " are missing\n";
   }
+  text += text_of_work(profile);
   // A recording knows no lines of the model's source.
   text += table_of_steps(profile) + "\n";
   return text + (profile.is_one_plan ? table_of_operators(profile) : table_of_lines(profile));
@@ -347,7 +433,9 @@ std::string to_text(const StepProfile& profile) {
 
 Json to_json(const StepProfile& profile) {
   Json steps = Json::array();
+  const double constant_bytes = constant_bytes_of(profile);
   for (const StepTiming& step : profile.steps) {
+    const auto limit = limit_of(step, profile, constant_bytes);
     steps.push_back(Json{{"plan", step.plan},
                          {"step", step.position},
                          {"operator", step.op},
@@ -356,8 +444,12 @@ Json to_json(const StepProfile& profile) {
                          {"runs", step.runs},
                          {"prepared_runs", step.prepared_runs},
                          {"is_backward", is_backward_plan(step.plan)},
+                         {"flops", step.work ? Json(step.work->flops) : Json()},
+                         {"bytes", step.work ? Json(step.work->bytes) : Json()},
+                         {"limit_seconds", limit ? Json(*limit) : Json()},
                          {"seconds", step.seconds}});
   }
+  const WorkOfSteps work = work_of(profile);
   Json lines = Json::array();
   for (const LineTiming& line : lines_of(profile.steps)) {
     lines.push_back(Json{{"source", line.source},
@@ -375,6 +467,11 @@ Json to_json(const StepProfile& profile) {
               {"backward_seconds", backward_seconds_of(profile)},
               {"outside_of_plans_seconds", seconds_outside_of_plans(profile)},
               {"dropped_steps", profile.dropped_steps},
+              {"flops", work.flops},
+              {"bytes", work.bytes},
+              {"limit_seconds", profile.limits ? Json(work.limit) : Json()},
+              {"unknown_work_seconds", work.unknown_seconds},
+              {"machine_limits", profile.limits ? to_json(*profile.limits) : Json()},
               {"steps", std::move(steps)},
               {"lines", std::move(lines)}};
 }

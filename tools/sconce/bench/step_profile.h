@@ -1,6 +1,7 @@
 // The time of a model's steps and source lines, for `sconce bench --profile`.
 #pragma once
 
+#include "tools/sconce/bench/machine_limits.h"
 #include "tools/sconce/bench/measure.h"
 #include "tools/sconce/report/json.h"
 
@@ -9,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,11 +18,12 @@ namespace sconce::cli {
 
 struct StepProfile {
   uint64_t calls = 0;
-  bool trains = false;            // the calls are training steps
-  bool is_one_plan = false;       // each of them is recorded as a whole, and one plan runs it
-  double seconds = 0;             // of all calls, without copies of the arguments
-  uint64_t dropped_steps = 0;     // of calls that did not fit into the trace
-  std::vector<StepTiming> steps;  // those that took the most time first
+  bool trains = false;                  // the calls are training steps
+  bool is_one_plan = false;             // each of them is recorded as a whole, and one plan runs it
+  double seconds = 0;                   // of all calls, without copies of the arguments
+  uint64_t dropped_steps = 0;           // of calls that did not fit into the trace
+  std::vector<StepTiming> steps;        // those that took the most time first
+  std::optional<MachineLimits> limits;  // with the threads of the calls; nothing for devices other than the CPU
 };
 
 // `progress` is called this often.

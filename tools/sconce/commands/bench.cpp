@@ -49,7 +49,6 @@ struct BenchOptions {
   bool profile = false;
   std::string html;
   std::string baseline;
-  std::string versions;  // version of the program, for the page
   std::optional<double> rtol;
   std::optional<double> atol;
 };
@@ -284,12 +283,12 @@ int bench(const BenchOptions& options) {
     }
   }
   if (options.common.json) {
-    std::cout << json_text(to_json(models, facts_of_this_machine(options.versions)));
+    std::cout << json_text(to_json(models, facts_of_this_machine()));
   } else if (models.size() > 1) {
     std::cout << (subjects.size() > options.models.size() ? sweep_of(models) + "\n" : "") << summary_of(models);
   }
   if (!options.html.empty() && !models.empty()) {
-    write_file(options.html, to_page(models, facts_of_this_machine(options.versions)));
+    write_file(options.html, to_page(models, facts_of_this_machine()));
   }
   if (interrupted()) {
     std::cerr << "sconce: interrupted: " << models.size() << " of " << subjects.size()
@@ -308,7 +307,6 @@ int bench(const BenchOptions& options) {
 
 void add_bench_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<BenchOptions>();
-  options->versions = program_versions();
   CLI::App& command = add_command(app, chosen, "bench", "Time sconce and LibTorch's executors side by side", options, bench,
                                   /*writes_trace=*/true);
   command.add_option("MODEL", options->models, "models; each gets a table")->required();

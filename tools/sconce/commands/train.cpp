@@ -26,7 +26,6 @@ struct TrainCommand {
   size_t max_steps = 0;
   bool overwrite = false;
   bool progress = false;
-  std::string versions;              // of the program, for the page
   const CLI::App* parser = nullptr;  // tells which options were given
 
   bool has(const std::string& option) const { return parser->get_option("--" + option)->count() > 0; }
@@ -155,8 +154,7 @@ int train(const TrainCommand& command) {
                  {.checkpoint_every = command.checkpoint_every,
                   .max_steps = command.max_steps,
                   .progress = progress_mode(command),
-                  .prints_epochs = !command.common.json,
-                  .versions = command.versions},
+                  .prints_epochs = !command.common.json},
                  {.model = command.model, .data = command.data, .resume = resume_command(command, folder.checkpoint())});
   loop.run();
   loop.finish(trains);
@@ -222,7 +220,6 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
 
 void add_train_command(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<TrainCommand>();
-  options->versions = program_versions();
   CLI::App& command = add_command(app, chosen, "train", "Train a model on a file of examples", options, train);
   options->parser = &command;
   command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();

@@ -1,5 +1,7 @@
-// What a page says about the machine on which its numbers were measured.
+// What a report says about the program and the machine that measured its numbers.
 #pragma once
+
+#include "tools/sconce/report/json.h"
 
 #include <string>
 #include <utility>
@@ -7,10 +9,22 @@
 
 namespace sconce::cli {
 
-// The settings and the machine, as names and values.
-using PageFacts = std::vector<std::pair<std::string, std::string>>;
+struct MachineFacts {
+  std::string sconce;     // its version
+  std::string libtorch;   // its version
+  std::string compiler;   // of sconce
+  std::string date;       // of the report: "2026-11-30 01:12 UTC"
+  std::string processor;  // as the system calls it
+  unsigned threads = 0;   // of the hardware
+  int usable_cores = 0;   // that the process may use
+  std::string kernels;    // the instruction set of LibTorch's kernels
+};
 
-// The date, the processor and its threads, as they are now. `versions` as `sconce --version` prints them.
-PageFacts facts_of_this_machine(const std::string& versions);
+MachineFacts facts_of_this_machine();
+
+// Returns the facts as names and values, for a page.
+using PageFacts = std::vector<std::pair<std::string, std::string>>;
+PageFacts rows_of(const MachineFacts& facts);
+Json to_json(const MachineFacts& facts);
 
 }  // namespace sconce::cli

@@ -112,7 +112,7 @@ void TrainLoop::finish(bool trains) {
 void TrainLoop::write_reports() const {
   write_file(folder_.csv(), loss_csv(training_));
   write_file(folder_.svg(), loss_svg(training_));
-  write_file(folder_.page(), to_page(run_, training_, options_.versions));
+  write_file(folder_.page(), to_page(run_, training_));
 }
 
 }  // namespace sconce::cli

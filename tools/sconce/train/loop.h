@@ -35,7 +35,6 @@ struct LoopOptions {
   size_t max_steps = 0;         // in this run; 0: all
   ui::ProgressMode progress = ui::ProgressMode::kAuto;
   bool prints_epochs = true;  // to stdout
-  std::string versions;       // as `sconce --version` prints them
 };
 
 class TrainLoop {

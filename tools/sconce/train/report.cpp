@@ -128,7 +128,7 @@ Json to_json(const TrainRun& run, const Training& training) {
   return json;
 }
 
-std::string to_page(const TrainRun& run, const Training& training, const std::string& versions) {
+std::string to_page(const TrainRun& run, const Training& training) {
   const auto list = [](const Rows& rows) {
     std::string entries;
     for (const auto& [name, value] : rows) {
@@ -147,7 +147,7 @@ std::string to_page(const TrainRun& run, const Training& training, const std::st
   return html_page(title, "svg { max-width: 60rem; }\n",
                    element("h1", escape_html(title)) + "\n" + loss_svg(training) + element("h2", "Result") + "\n" +
                        list(rows_of(run, training)) + element("h2", "Settings") + "\n" + list(settings) +
-                       element("h2", "Machine") + "\n" + list(facts_of_this_machine(versions)));
+                       element("h2", "Machine") + "\n" + list(rows_of(facts_of_this_machine())));
 }
 
 }  // namespace sconce::cli

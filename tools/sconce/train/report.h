@@ -30,7 +30,7 @@ std::string epoch_line(const Training& training);
 // Returns a short table: epochs, losses, speed, the steps by plan and why others were not, the files.
 std::string to_text(const TrainRun& run, const Training& training);
 Json to_json(const TrainRun& run, const Training& training);
-// Returns a page with the settings, the curve and the table. `versions` as `sconce --version` prints them.
-std::string to_page(const TrainRun& run, const Training& training, const std::string& versions);
+// Returns a page with the settings, the curve and the table.
+std::string to_page(const TrainRun& run, const Training& training);
 
 }  // namespace sconce::cli

@@ -56,6 +56,16 @@ std::string format_bytes(double bytes) {
   return fmt::format("{:.0f} B", bytes);
 }
 
+std::string format_si(double value) {
+  constexpr std::array units = {Unit{1e12, "T"}, Unit{1e9, "G"}, Unit{1e6, "M"}, Unit{1e3, "k"}};
+  for (const Unit& unit : units) {
+    if (std::abs(value) >= unit.size * 0.9995) {
+      return three_digits(value / unit.size) + " " + unit.name;
+    }
+  }
+  return fmt::format("{:.3g} ", value);
+}
+
 std::string format_number(double value, int significant_digits) { return fmt::format("{:.{}g}", value, significant_digits); }
 
 std::string format_count(uint64_t count) {

@@ -16,6 +16,8 @@ std::string format_percent(double share);
 std::string format_rate(double per_second);
 // "12.4 MiB", with a sign when negative.
 std::string format_bytes(double bytes);
+// Of a thousand and more: "3.64 G" for 3.64e9; to be followed by a unit.
+std::string format_si(double value);
 // A number in few significant digits: "0.25", "1e-07", "nan".
 std::string format_number(double value, int significant_digits = 5);
 // "1 234 567".
