@@ -26,5 +26,6 @@ void add_convolution_kernels(KernelTable& table);
 void add_convolution_gradient_kernels(KernelTable& table);
 void add_pool_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
+void add_recurrent_kernels(KernelTable& table);
 
 }  // namespace sconce

@@ -53,10 +53,25 @@ class AssignmentFinder {
     }
   }
 
+  // Returns whether the node changes a list of tensors that its function did not make.
+  static bool changes_list(const torch::jit::Node& node) {
+    const c10::FunctionSchema* schema = node.maybeSchema();
+    for (size_t i = 0; schema != nullptr && schema->is_mutable() && i < node.inputs().size(); ++i) {
+      const auto list = node.input(i)->type()->cast<c10::ListType>();
+      if (list && list->getElementType()->isSubtypeOf(*c10::TensorType::get()) &&
+          schema->is_mutable({c10::SchemaArgType::input, i}) && node.input(i)->node()->kind() != prim::ListConstruct) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   void find_in(torch::jit::Block& block) {
     for (torch::jit::Node* node : block.nodes()) {
       if (node->kind() == prim::SetAttr) {
         found.add(*node->input(0)->type(), node->s(attr::kName));
+      } else if (changes_list(*node)) {
+        found.add_changed_list();
       } else if (node->kind() == prim::CallFunction) {
         find_in(*node->input(0)->type()->expectRef<c10::FunctionType>().function());
       }

@@ -179,6 +179,9 @@ bool StepPlacement::is_weight(const Value& value) const {
       return !reads.empty() && std::ranges::none_of(reads, [&](const Node* read) { return assigned_reads_.contains(read); });
     }
     case Opcode::kUncheckedCast: return is_weight(*node.input(0));
+    case Opcode::kGetItem:
+      // As nn.LSTM keeps its weights.
+      return lists_stay_ && node.input(0)->node()->opcode() == Opcode::kGetAttr && is_weight(*node.input(0));
     case Opcode::kIf:
       return std::ranges::all_of(node.blocks(),
                                  [&](const Block* branch) { return is_weight(*branch->returns()[value.offset()]); });
@@ -258,6 +261,7 @@ FlatSet<const PreparedNodes*> StepPlacement::views_beside_writes(const Graph& gr
 
 void StepPlacement::choose_attributes(const Graph& graph, const AssignedAttributes* assigned_elsewhere) {
   const AssignedAttributes assigned(graph);
+  lists_stay_ = assigned_elsewhere != nullptr && !assigned_elsewhere->changes_lists();
   std::vector<const Node*> reads;
   for_each_node(graph.body(), [&](Node* node) {
     if (node->opcode() != Opcode::kGetAttr || assigned.contains(*node) ||

@@ -100,6 +100,7 @@ class StepPlacement {
   FlatMap<const Node*, NotPrepared> not_prepared_;
   FlatSet<const Node*> fixed_reads_;     // of attributes that the run does not change
   FlatSet<const Node*> assigned_reads_;  // of attributes that other code assigns
+  bool lists_stay_ = false;              // no code changes a list of tensors that may be an attribute
   FlatSet<const Node*> read_in_place_;
   FlatSet<const Value*> objects_;
 };

@@ -14,6 +14,7 @@ namespace sconce {
 namespace {
 
 using testing::expect_alike;
+using testing::list_of;
 using testing::optional;
 using testing::plain_function;
 using testing::prepared_function;
@@ -23,14 +24,6 @@ struct LayerNormCase {
   Shape shape;
   Shape normalized;
 };
-
-std::string list_of(const Shape& numbers) {
-  std::string text = "[";
-  for (const int64_t number : numbers) {
-    text += std::to_string(number) + ", ";
-  }
-  return text + "]";
-}
 
 void expect_same_norms(const at::Tensor& input, const Shape& normalized, const at::Tensor& weight, const at::Tensor& bias,
                        const std::string& what) {

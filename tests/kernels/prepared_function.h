@@ -17,6 +17,15 @@ namespace sconce::testing {
 
 using Shape = std::vector<int64_t>;
 
+// Returns "[2, 3, ]", as TorchScript reads it.
+inline std::string list_of(const Shape& numbers) {
+  std::string text = "[";
+  for (const int64_t number : numbers) {
+    text += std::to_string(number) + ", ";
+  }
+  return text + "]";
+}
+
 inline std::unique_ptr<Plan> function_by_plan(const std::string& source, bool is_prepared) {
   auto graph = compile_function("function", source);
   propagate_constants(*graph);

@@ -17,6 +17,10 @@ class AssignedAttributes {
 
   void add(const c10::Type& object, const std::string& attribute) { assigned_.insert({object.annotation_str(), attribute}); }
 
+  // Notes that a list of tensors changes, which may be an attribute.
+  void add_changed_list() { changes_lists_ = true; }
+  bool changes_lists() const { return changes_lists_; }
+
   // Returns whether a node of the graph assigns the attribute that `access`, a prim::GetAttr or prim::SetAttr, names. True
   // for every attribute if the graph runs unknown code.
   bool contains(const Node& access) const;
@@ -26,6 +30,7 @@ class AssignedAttributes {
  private:
   std::set<std::pair<std::string, std::string>> assigned_;  // class, attribute
   bool any_may_be_ = false;
+  bool changes_lists_ = false;
 };
 
 }  // namespace sconce

@@ -10,6 +10,9 @@ constexpr int kLanes = 4;
 constexpr int kRegisters = 16;
 #include "kernels/loops/vectors_code.h"
 
+#include "kernels/loops/exponential_code.h"
+
+#include "kernels/loops/recurrent_cells_code.h"
 #include "kernels/loops/softmax_rows_code.h"
 #include "kernels/loops/tiles_code.h"
 }  // namespace loops_any
@@ -17,6 +20,7 @@ constexpr int kRegisters = 16;
 }  // namespace
 
 extern const VectorLoops kLoopsAny;
-constinit const VectorLoops kLoopsAny = {loops_any::make_tile_kernels(), loops_any::make_softmax_rows(), nullptr};
+constinit const VectorLoops kLoopsAny = {loops_any::make_tile_kernels(), loops_any::make_softmax_rows(),
+                                         loops_any::make_recurrent_cells(), nullptr};
 
 }  // namespace sconce

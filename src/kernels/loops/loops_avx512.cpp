@@ -16,13 +16,17 @@ constexpr int kRegisters = 32;
 
 #include "kernels/loops/direct_loops_code.h"
 
+#include "kernels/loops/exponential_code.h"
+
+#include "kernels/loops/recurrent_cells_code.h"
 #include "kernels/loops/softmax_rows_code.h"
 #include "kernels/loops/tiles_code.h"
 
 }  // namespace
 
 extern const VectorLoops kLoopsAvx512;
-constinit const VectorLoops kLoopsAvx512 = {make_tile_kernels(), make_softmax_rows(), &kDirectKernels};
+constinit const VectorLoops kLoopsAvx512 = {make_tile_kernels(), make_softmax_rows(), make_recurrent_cells(),
+                                            &kDirectKernels};
 
 }  // namespace sconce
 #endif

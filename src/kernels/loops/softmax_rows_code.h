@@ -1,33 +1,5 @@
 // The loops of SoftmaxRows with vectors of kLanes elements. See vectors_code.h for what the code may call.
 
-using Integers = int __attribute__((vector_size(kLanes * sizeof(int))));
-
-SCONCE_INLINE Vector select(Integers condition, Vector a, Vector b) { return condition ? a : b; }
-
-// exp(x) = 2^n * exp(r), where n is the nearest integer to x / ln 2, and r in [-ln 2 / 2, ln 2 / 2]: Taylor's series up to
-// r^7 / 7!, at most 2 units in the last place off. Results below the smallest normal number are 0. NaN stays NaN.
-SCONCE_INLINE Vector exp_of(Vector x) {
-  constexpr float kMinInput = -87.3365F;
-  constexpr float kMaxInput = 88.7228F;
-  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: what is added to it is rounded to an integer
-  const Integers is_small = x < kMinInput;
-  x = select(is_small, Vector{} + kMinInput, x);
-  x = select(x > kMaxInput, Vector{} + kMaxInput, x);
-  const Vector shifted = x * 1.44269504088896341F + kRound;
-  const Vector n = shifted - kRound;
-  Vector r = x - n * 0.693359375F;
-  r = r + n * 2.12194440e-4F;
-  Vector sum = r * (1.0F / 5040.0F) + 1.0F / 720.0F;
-  sum = sum * r + 1.0F / 120.0F;
-  sum = sum * r + 1.0F / 24.0F;
-  sum = sum * r + 1.0F / 6.0F;
-  sum = sum * r + 0.5F;
-  sum = sum * r + 1.0F;
-  sum = sum * r + 1.0F;
-  const Integers power = (reinterpret_cast<Integers>(shifted) - 0x4B400000 + 127) << 23;
-  return select(is_small, Vector{}, sum * reinterpret_cast<Vector>(power));
-}
-
 // Combines halves with each other: one element after the other would wait for each comparison.
 SCONCE_INLINE float greatest_of(Vector value) {
   float parts[kLanes];

@@ -44,6 +44,12 @@ const DirectKernels* direct_kernels(int64_t lanes) {
 }
 const DirectKernels* direct_kernels() { return vector_loops().direct; }
 
+const RecurrentCells* recurrent_cells(int64_t lanes) {
+  const VectorLoops* loops = vector_loops(lanes);
+  return loops != nullptr ? &loops->recurrent_cells : nullptr;
+}
+const RecurrentCells& recurrent_cells() { return vector_loops().recurrent_cells; }
+
 const SoftmaxRows* softmax_rows(int64_t lanes) {
   const VectorLoops* loops = vector_loops(lanes);
   return loops != nullptr ? &loops->softmax_rows : nullptr;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/recurrent_cells.h"
 #include "kernels/loops/softmax_rows.h"
 #include "kernels/loops/tiles.h"
 
@@ -10,6 +11,7 @@ namespace sconce {
 struct VectorLoops {
   TileKernels tiles;
   SoftmaxRows softmax_rows;
+  RecurrentCells recurrent_cells;
   const DirectKernels* direct;  // null: there are none
 };
 

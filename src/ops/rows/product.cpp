@@ -34,6 +34,18 @@ def sizes(data: List[int], batch_sizes: List[int], hx: List[int], params: List[L
     return [data[0], hx[-1] * 2 if bidirectional else hx[-1]], hx
 )";
 
+constexpr std::string_view kLayerSizes = R"(
+def sizes(input: List[int], weight: List[int], bias: Optional[List[int]], back_input: Optional[List[int]],
+          back_weight: Optional[List[int]], back_bias: Optional[List[int]], h: List[int]):
+    return [input[0], input[1], h[0] * h[2]], h
+)";
+
+constexpr std::string_view kLstmLayerSizes = R"(
+def sizes(input: List[int], weight: List[int], bias: Optional[List[int]], back_input: Optional[List[int]],
+          back_weight: Optional[List[int]], back_bias: Optional[List[int]], h: List[int], c: List[int]):
+    return [input[0], input[1], h[0] * h[2]], h, c
+)";
+
 constexpr std::string_view kSolutionSizes = R"(
 def sizes(self: List[int], B: List[int]):
     return batch_sizes(self, B) + B[-2:]
@@ -239,6 +251,15 @@ def sizes(input: List[int], weight1: List[int], weight2: List[int], weight3: Lis
       {.name = "aten::_thnn_fused_gru_cell", .autocast = kReduced},
       {.name = "aten::_thnn_fused_lstm_cell", .autocast = kReduced},
       {.name = "aten::vdot", .backward = "(grad * other, grad * self)"},
+      // sconce's own (kernels/recurrent_layers.cpp)
+      {.name = "sconce::lstm_layer",
+       .results = kFresh,
+       .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = kLstmLayerSizes},
+       .arithmetic = Arithmetic::kRecurrent},
+      {.name = "sconce::recurrent_layer",
+       .results = kFresh,
+       .result = {.dtypes = {kFirst, kFirst}, .sizes = kLayerSizes},
+       .arithmetic = Arithmetic::kRecurrent},
   };
   return rows;
 }

@@ -1,6 +1,7 @@
 #include "passes/matmul/decompose_rnn.h"
 
 #include "analysis/node_devices.h"
+#include "ir/constant_operands.h"
 #include "load/compile_op_row.h"
 #include "passes/matmul/cell_formula.h"
 #include "passes/matmul/inline_function.h"
@@ -26,6 +27,7 @@ struct Layers {
   bool batch_comes_first;
   bool records_gradients;
   bool has_known_weights = false;  // facts say that the weights have one dtype and the sizes that LibTorch demands
+  bool has_kernel = false;         // the input is float32, and nothing records gradients
 
   int64_t weights_of_direction() const { return has_biases ? 4 : 2; }
   int64_t weights() const { return weights_of_direction() * layers * directions(); }
@@ -106,6 +108,7 @@ std::optional<Layers> layers_of(const Node& node, bool records_gradients) {
   }
   Layers found{op, constants[0]->toBool(), layers, constants[4]->toBool(), constants[5]->toBool(), records_gradients};
   found.has_known_weights = has_known_weights(node, found);
+  found.has_kernel = !records_gradients && known_dtype(*node.input(0)) == c10::kFloat;
   return found;
 }
 
@@ -121,6 +124,55 @@ class Source {
                 "bidirectional: bool, batch_first: bool):");
     line(1, "if " + condition() + ":");
     line(2, of_.batch_comes_first ? "x = input.transpose(0, 1)" : "x = input");
+    if (of_.has_kernel) {
+      write_kernels();
+    } else {
+      write_loops();
+    }
+    line(2, std::string("y = ") + (of_.batch_comes_first ? "x.transpose(0, 1)" : "x"));
+    const std::string call =
+        "torch." + of_.op + "(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)";
+    const std::string results = of_.is_lstm() ? "y, h_n, c_n" : "y, h_n";
+    line(1, "else:");
+    line(2, results + " = " + call);
+    line(1, "return " + results);
+    return text_;
+  }
+
+ private:
+  void line(int depth, const std::string& code) { text_ += std::string(static_cast<size_t>(depth) * 4, ' ') + code + "\n"; }
+
+  // A layer is one operator, after the products of all time steps with the weights of the input.
+  void write_kernels() {
+    std::string h_n;
+    std::string c_n;
+    for (int64_t layer = 0; layer < of_.layers; ++layer) {
+      const std::string k = std::to_string(layer);
+      std::string operands;
+      for (int64_t direction = 0; direction < of_.directions(); ++direction) {
+        const std::string number = std::to_string(layer * of_.directions() + direction);
+        write_product_of_input(layer * of_.directions() + direction);
+        operands += "from_input" + number + ", " + param(layer * of_.directions() + direction, 1) + ", " +
+                    (of_.has_biases ? param(layer * of_.directions() + direction, 3) : "None") + ", ";
+      }
+      operands += of_.is_bidirectional ? "" : "None, None, None, ";
+      const std::string part = "[" + std::to_string(layer * of_.directions()) + ":" +
+                               std::to_string((layer + 1) * of_.directions()) + "].contiguous()";
+      if (of_.is_lstm()) {
+        line(2, "x, h" + k + ", c" + k + " = ops.sconce.lstm_layer(" + operands + "hx[0]" + part + ", hx[1]" + part + ")");
+      } else {
+        line(2, "x, h" + k + " = ops.sconce.recurrent_layer(" + operands + "hx" + part + ", '" + of_.op + "')");
+      }
+      h_n += (layer == 0 ? "h" : ", h") + k;
+      c_n += (layer == 0 ? "c" : ", c") + k;
+    }
+    line(2, "h_n = " + (of_.layers == 1 ? h_n : "torch.cat([" + h_n + "])"));
+    if (of_.is_lstm()) {
+      line(2, "c_n = " + (of_.layers == 1 ? c_n : "torch.cat([" + c_n + "])"));
+    }
+  }
+
+  void write_loops() {
     line(2, "last = x.size(0) - 1");
     for (int64_t layer = 0; layer < of_.layers; ++layer) {
       for (int64_t direction = 0; direction < of_.directions(); ++direction) {
@@ -130,25 +182,11 @@ class Source {
       const std::string second = "torch.stack(out" + std::to_string(layer * of_.directions() + 1) + ")";
       line(2, of_.is_bidirectional ? "x = torch.cat([" + first + ", " + second + reversed() + "], 2)" : "x = " + first);
     }
-    line(2, std::string("y = ") + (of_.batch_comes_first ? "x.transpose(0, 1)" : "x"));
     line(2, "h_n = torch.stack([" + list_of("h") + "])");
-    const std::string call =
-        "torch." + of_.op + "(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)";
     if (of_.is_lstm()) {
       line(2, "c_n = torch.stack([" + list_of("c") + "])");
-      line(1, "else:");
-      line(2, "y, h_n, c_n = " + call);
-      line(1, "return y, h_n, c_n");
-    } else {
-      line(1, "else:");
-      line(2, "y, h_n = " + call);
-      line(1, "return y, h_n");
     }
-    return text_;
   }
-
- private:
-  void line(int depth, const std::string& code) { text_ += std::string(static_cast<size_t>(depth) * 4, ' ') + code + "\n"; }
 
   std::string list_of(const std::string& name) const {
     std::string list;
@@ -159,6 +197,13 @@ class Source {
   }
 
   static std::string weight(int64_t index) { return "params[" + std::to_string(index) + "]"; }
+  // A weight of a direction of a layer.
+  std::string param(int64_t number, int64_t i) const { return weight(number * of_.weights_of_direction() + i); }
+
+  void write_product_of_input(int64_t number) {
+    line(2, "from_input" + std::to_string(number) + " = torch.linear(x, " + param(number, 0) +
+                (of_.has_biases ? ", " + param(number, 2) : "") + ")");
+  }
 
   // Returns the condition under which LibTorch takes the arguments, and the lines compute what it computes. For all others
   // the operator itself runs, and raises.
@@ -197,11 +242,10 @@ class Source {
 
   void write_direction(int64_t number, bool is_reversed) {
     const std::string k = std::to_string(number);
-    const auto param = [&](int64_t i) { return weight(number * of_.weights_of_direction() + i); };
-    line(2, "from_input" + k + " = torch.linear(x, " + param(0) + (of_.has_biases ? ", " + param(2) : "") + ")");
-    line(2, "w" + k + " = " + param(1));
+    write_product_of_input(number);
+    line(2, "w" + k + " = " + param(number, 1));
     if (of_.has_biases) {
-      line(2, "b" + k + " = " + param(3));
+      line(2, "b" + k + " = " + param(number, 3));
     }
     line(2, "h" + k + " = hx" + (of_.is_lstm() ? "[0]" : "") + "[" + k + "]");
     if (of_.is_lstm()) {

@@ -1,0 +1,36 @@
+// RecurrentCells: one time step of a recurrent layer after the products with its weights, for each kind of vectors of the
+// processor.
+#pragma once
+
+#include <cstdint>
+
+namespace sconce {
+
+// One row of a batch. Its gates lie one after the other, each with `hidden` elements, in LibTorch's order.
+struct RecurrentRow {
+  const float* of_input = nullptr;  // the product of the input, with its bias
+  const float* of_state = nullptr;  // the product of the state, with its bias
+  const float* h = nullptr;         // the state; may be `out`
+  float* c = nullptr;               // an LSTM's other state, which is replaced
+  float* out = nullptr;             // the new state
+  const float* next = nullptr;      // `of_input` of the next row, which is prefetched
+  int64_t hidden = 0;
+};
+
+// With sigmoid and tanh a few units in the last place off. NaN stays NaN.
+struct RecurrentCells {
+  using Compute = void (*)(const RecurrentRow& row);
+  // Gates i, f, g, o:  c = sigmoid(f) * c + sigmoid(i) * tanh(g),  out = sigmoid(o) * tanh(c)
+  Compute lstm;
+  // Gates r, z, n:  new = tanh(n of_input + sigmoid(r) * n of_state),  out = (h - new) * sigmoid(z) + new
+  Compute gru;
+  Compute tanh;  // of the sum
+  Compute relu;  // of the sum
+};
+
+// Returns the loops for the vectors that LibTorch's own kernels use in this process.
+const RecurrentCells& recurrent_cells();
+// Returns the loops for vectors of 4, 8 or 16 elements. Returns null if the processor lacks such vectors.
+const RecurrentCells* recurrent_cells(int64_t lanes);
+
+}  // namespace sconce
