@@ -15,6 +15,7 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_product_kernels(rows);
     add_convolution_kernels(rows);
     add_convolution_gradient_kernels(rows);
+    add_volume_kernels(rows);
     add_pool_kernels(rows);
     add_attention_kernels(rows);
     add_recurrent_kernels(rows);

@@ -24,6 +24,7 @@ void add_join_kernels(KernelTable& table);
 void add_product_kernels(KernelTable& table);
 void add_convolution_kernels(KernelTable& table);
 void add_convolution_gradient_kernels(KernelTable& table);
+void add_volume_kernels(KernelTable& table);
 void add_pool_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_recurrent_kernels(KernelTable& table);
