@@ -1,5 +1,5 @@
-// Pools that average all pixels of a channel; pools over windows of contiguous images, block of channels by block, and the
-// gradients of averages.
+// Pools that average all pixels of a channel; pools over windows of contiguous images, block of channels by block, maxima of
+// channels-last ones, and the gradients of averages.
 //
 // LibTorch computes them pixel by pixel: 4 to 14 ns an element that is read.
 #include "kernels/kernel_table.h"
@@ -84,6 +84,7 @@ struct WindowForm {
   std::array<int64_t, 2> stride = {};
   std::array<int64_t, 2> padding = {};
   std::array<int64_t, 2> out = {};
+  bool is_channels_last = false;
 
   int64_t pixels_in() const { return image[0] * image[1]; }
   int64_t pixels_out() const { return out[0] * out[1]; }
@@ -93,6 +94,12 @@ struct WindowForm {
 bool is_image_batch(const at::Tensor& tensor) {
   return tensor.dim() == 4 && tensor.scalar_type() == at::kFloat && tensor.numel() > 0 && tensor.is_contiguous() &&
          tensor.suggest_memory_format() == at::MemoryFormat::Contiguous;
+}
+
+bool is_channels_last_batch(const at::Tensor& tensor) {
+  return tensor.dim() == 4 && tensor.scalar_type() == at::kFloat && tensor.numel() > 0 &&
+         tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast &&
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 // Returns nothing for numbers that LibTorch rejects.
@@ -110,13 +117,14 @@ std::optional<std::array<int64_t, 2>> pair_of(const c10::IValue& value, int64_t 
 // The arguments come one after the other: window, stride (empty: the window), padding. Returns nothing for what LibTorch's
 // operator computes or rejects.
 std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelArguments& arguments, size_t first,
-                                          bool rounds_up) {
+                                          bool rounds_up, bool accepts_channels_last = false) {
+  const bool is_last = accepts_channels_last && is_channels_last_batch(image);
   const auto window = pair_of(arguments.value(first), 1);
   const c10::IValue& strides = arguments.value(first + 1);
   const auto stride = strides.isIntList() && strides.toIntVector().empty() ? window : pair_of(strides, 1);
   const auto padding = pair_of(arguments.value(first + 2), 0);
-  if (arguments.is_exact() || direct_kernels() == nullptr || !is_image_batch(image) || !window || !stride || !padding ||
-      image.size(2) * image.size(3) > kMaxPixelsOfBlock) {
+  if (arguments.is_exact() || direct_kernels() == nullptr || !(is_last || is_image_batch(image)) || !window || !stride ||
+      !padding || (is_last ? image.size(1) < direct_kernels()->lanes : image.size(2) * image.size(3) > kMaxPixelsOfBlock)) {
     return std::nullopt;
   }
   WindowForm form{.images = image.size(0),
@@ -124,7 +132,8 @@ std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelA
                   .image = {image.size(2), image.size(3)},
                   .window = *window,
                   .stride = *stride,
-                  .padding = *padding};
+                  .padding = *padding,
+                  .is_channels_last = is_last};
   for (size_t dim = 0; dim < 2; ++dim) {
     const int64_t step = form.stride[dim];
     const int64_t room = form.image[dim] + 2 * form.padding[dim] - form.window[dim];
@@ -137,7 +146,7 @@ std::optional<WindowForm> form_of_windows(const at::Tensor& image, const KernelA
       --form.out[dim];
     }
   }
-  if (form.pixels_out() > kMaxPixelsOfBlock) {
+  if (!is_last && form.pixels_out() > kMaxPixelsOfBlock) {
     return std::nullopt;
   }
   return form;
@@ -148,13 +157,16 @@ template <bool kFindsIndices>
 class MaximumOfWindows final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    const auto form = form_of_windows(arguments.tensor(0), arguments, 1, arguments.value(5).toBool());
+    const auto form = form_of_windows(arguments.tensor(0), arguments, 1, arguments.value(5).toBool(),
+                                      /*accepts_channels_last=*/!kFindsIndices);
     const auto dilation = pair_of(arguments.value(4), 1);
     if (!form || dilation != std::array<int64_t, 2>{1, 1}) {
       return false;
     }
     form_ = *form;
-    results[0].place(form_.sizes(), {}, at::kFloat);
+    results[0].place(form_.sizes(),
+                     form_.is_channels_last ? c10::get_channels_last_strides_2d(form_.sizes()) : std::vector<int64_t>(),
+                     at::kFloat);
     if constexpr (kFindsIndices) {
       results[1].place(form_.sizes(), {}, at::kLong);
     }
@@ -163,6 +175,10 @@ class MaximumOfWindows final : public ReusableKernel {
   void run(const KernelArguments& arguments, KernelResults results) override {
     const auto* images = static_cast<const float*>(arguments.data(0));
     auto* out = static_cast<float*>(results[0].data);
+    if (form_.is_channels_last) {
+      run_channels_last(images, out);
+      return;
+    }
     const ChannelBlocks blocks(form_.channels);
     const int64_t of_item = form_.pixels_out() * form_.window[0] * form_.window[1] * blocks.lanes();
     at::parallel_for(0, form_.images * blocks.count(), kMultiplicationsWorthAFork / of_item + 1,
@@ -178,6 +194,30 @@ class MaximumOfWindows final : public ReusableKernel {
   }
 
  private:
+  void run_channels_last(const float* images, float* out) const {
+    const int64_t of_row = form_.out[1] * form_.window[0] * form_.window[1] * form_.channels;
+    at::parallel_for(0, form_.images * form_.out[0], kMultiplicationsWorthAFork / of_row + 1,
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t row = begin; row < end; ++row) {
+                         const float* image = images + row / form_.out[0] * form_.channels * form_.pixels_in();
+                         run_row(image, row % form_.out[0], out + row * form_.out[1] * form_.channels);
+                       }
+                     });
+  }
+
+  void run_row(const float* image, int64_t row, float* out) const {
+    PixelWindow window{.row_distance = form_.image[1] * form_.channels, .channels = form_.channels};
+    const int64_t top = row * form_.stride[0] - form_.padding[0];
+    const int64_t first_row = std::max<int64_t>(top, 0);
+    window.rows = std::min(top + form_.window[0], form_.image[0]) - first_row;
+    for (int64_t x = 0; x < form_.out[1]; ++x, out += form_.channels) {
+      const int64_t left = x * form_.stride[1] - form_.padding[1];
+      const int64_t first = std::max<int64_t>(left, 0);
+      window.columns = std::min(left + form_.window[1], form_.image[1]) - first;
+      direct_kernels()->maximum_of_pixels(window, image + (first_row * form_.image[1] + first) * form_.channels, out);
+    }
+  }
+
   void run_block(const ChannelBlocks& blocks, int64_t image, int64_t block, const float* images, float* out,
                  int64_t* indices) const {
     const int64_t lanes = blocks.lanes();

@@ -74,6 +74,10 @@ std::optional<NotPrepared> find_obstacle(PreparedNodes& unit) {
   if (node.inputs().size() != node.schema()->arguments().size()) {
     return NotPrepared::kArgument;
   }
+  const auto is_used = [](const Value* output) { return !output->uses().empty(); };
+  if (unit.kernel->computes_first_result && std::ranges::any_of(node.outputs().slice(1), is_used)) {
+    return NotPrepared::kSeveralResults;
+  }
   if (unit.kernel->asked_results != UINT32_MAX && !uses_asked_results(node, *node.input(unit.kernel->asked_results))) {
     return NotPrepared::kArgument;
   }

@@ -49,6 +49,7 @@ void expect_same_pools(const std::string& function, const std::string& numbers, 
                                       random[0]};
     if (takes_special_values) {
       images.push_back(image_with_special_values(shape));
+      images.push_back(images.back().contiguous(at::MemoryFormat::ChannelsLast));
     }
     for (const at::Tensor& image : images) {
       const std::string what = function + "(" + numbers + ") of " + c10::str(image.sizes());

@@ -52,6 +52,14 @@ struct LineOfConvolution {
   float most = 0;
 };
 
+// Neighboring pixels of a channels-last image. Distances are in elements.
+struct PixelWindow {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t row_distance = 0;
+  int64_t channels = 0;
+};
+
 // Computes rows of the result, those of all images counted on.
 using DirectRows = void (*)(const DirectLoops& loops, int64_t first, int64_t last);
 
@@ -81,6 +89,8 @@ struct DirectKernels {
   // are `distance` elements apart.
   void (*mean_of_rows)(const float* matrix, int64_t rows, int64_t columns, float* out);
   void (*mean_of_columns)(const float* matrix, int64_t rows, int64_t columns, int64_t distance, float* out);
+  // Writes the largest element of each channel, of which there are at least `lanes`; NaN if there is one.
+  void (*maximum_of_pixels)(const PixelWindow& window, const float* pixels, float* out);
 };
 
 // Returns the loops for vectors of `lanes` elements. Returns null if the processor lacks such vectors.

@@ -288,6 +288,41 @@ void mean_of_columns(const float* matrix, int64_t rows, int64_t columns, int64_t
   }
 }
 
+template <int kVectors>
+SCONCE_INLINE void maximum_of_some_columns(const PixelWindow& window, const float* pixels, float* out) {
+  Vector most[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    most[v] = Vector{} - __builtin_inff();
+  }
+  for (int64_t y = 0; y < window.rows; ++y) {
+    for (int64_t x = 0; x < window.columns; ++x) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const Vector value = load(pixels + y * window.row_distance + x * window.channels + v * kLanes);
+        // A NaN is taken, and then stays: nothing is larger.
+        most[v] = value > most[v] || value != value ? value : most[v];
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    store(out + v * kLanes, most[v]);
+  }
+}
+
+void maximum_of_pixels(const PixelWindow& window, const float* pixels, float* out) {
+  constexpr int kVectors = 4;
+  int64_t channel = 0;
+  for (; channel + kVectors * kLanes <= window.channels; channel += kVectors * kLanes) {
+    maximum_of_some_columns<kVectors>(window, pixels + channel, out + channel);
+  }
+  for (; channel < window.channels; channel += kLanes) {
+    const int64_t first = begin_of_step(channel, kLanes, window.channels);
+    maximum_of_some_columns<1>(window, pixels + first, out + first);
+  }
+}
+
 constexpr int kPixelsOfFewChannels = kLanes == 16 ? 8 : 6;  // with two vectors each, they fit into the registers
 
 template <int kWidth>
@@ -312,4 +347,5 @@ constexpr DirectKernels kDirectKernels = {
     .row_norms = kRowNormLoops,
     .mean_of_rows = mean_of_rows,
     .mean_of_columns = mean_of_columns,
+    .maximum_of_pixels = maximum_of_pixels,
 };

@@ -10,6 +10,7 @@ constexpr int kLanes = 4;
 constexpr int kRegisters = 16;
 #include "kernels/loops/vectors_code.h"
 
+#include "kernels/loops/bag_sums_code.h"
 #include "kernels/loops/exponential_code.h"
 
 #include "kernels/loops/recurrent_cells_code.h"
@@ -21,6 +22,6 @@ constexpr int kRegisters = 16;
 
 extern const VectorLoops kLoopsAny;
 constinit const VectorLoops kLoopsAny = {loops_any::make_tile_kernels(), loops_any::make_softmax_rows(),
-                                         loops_any::make_recurrent_cells(), nullptr};
+                                         loops_any::make_recurrent_cells(), loops_any::make_bag_sums(), nullptr};
 
 }  // namespace sconce

@@ -16,6 +16,7 @@ constexpr int kRegisters = 16;
 
 #include "kernels/loops/direct_loops_code.h"
 
+#include "kernels/loops/bag_sums_code.h"
 #include "kernels/loops/exponential_code.h"
 
 #include "kernels/loops/recurrent_cells_code.h"
@@ -25,7 +26,8 @@ constexpr int kRegisters = 16;
 }  // namespace
 
 extern const VectorLoops kLoopsAvx2;
-constinit const VectorLoops kLoopsAvx2 = {make_tile_kernels(), make_softmax_rows(), make_recurrent_cells(), &kDirectKernels};
+constinit const VectorLoops kLoopsAvx2 = {make_tile_kernels(), make_softmax_rows(), make_recurrent_cells(), make_bag_sums(),
+                                          &kDirectKernels};
 
 }  // namespace sconce
 #endif

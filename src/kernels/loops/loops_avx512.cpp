@@ -16,6 +16,7 @@ constexpr int kRegisters = 32;
 
 #include "kernels/loops/direct_loops_code.h"
 
+#include "kernels/loops/bag_sums_code.h"
 #include "kernels/loops/exponential_code.h"
 
 #include "kernels/loops/recurrent_cells_code.h"
@@ -26,7 +27,7 @@ constexpr int kRegisters = 32;
 
 extern const VectorLoops kLoopsAvx512;
 constinit const VectorLoops kLoopsAvx512 = {make_tile_kernels(), make_softmax_rows(), make_recurrent_cells(),
-                                            &kDirectKernels};
+                                            make_bag_sums(), &kDirectKernels};
 
 }  // namespace sconce
 #endif

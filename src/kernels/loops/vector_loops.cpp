@@ -44,6 +44,12 @@ const DirectKernels* direct_kernels(int64_t lanes) {
 }
 const DirectKernels* direct_kernels() { return vector_loops().direct; }
 
+const BagSums* bag_sums(int64_t lanes) {
+  const VectorLoops* loops = vector_loops(lanes);
+  return loops != nullptr ? &loops->bag_sums : nullptr;
+}
+const BagSums& bag_sums() { return vector_loops().bag_sums; }
+
 const RecurrentCells* recurrent_cells(int64_t lanes) {
   const VectorLoops* loops = vector_loops(lanes);
   return loops != nullptr ? &loops->recurrent_cells : nullptr;

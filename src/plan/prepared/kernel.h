@@ -180,6 +180,8 @@ struct KernelRow {
   // The position of a constant list of bools: which results the operator returns. Others are undefined, and nothing uses
   // them where the operator is prepared.
   uint32_t asked_results = UINT32_MAX;
+  // The kernel computes the first result alone. The operator is prepared where nothing uses the others.
+  bool computes_first_result = false;
 };
 
 // A kernel that `prepare` prepares for other operands, too. Weights that are packed stay so.

@@ -160,6 +160,9 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
   for (size_t i = 0; i < parts_.results.size(); ++i) {
     KernelResult& result = state.results[i];
     const uint32_t index = parts_.results[i].slot;
+    if (!result.shell_.defined()) {
+      continue;  // nothing uses the result, and the kernel has not placed it
+    }
     if (index == PreparedResult::kNoSlot) {
       const at::Tensor& shell = result.shell_;
       result.fresh_ = parts_.results[i].is_reused ? result.reused_.take(shell) : empty_like_shell(shell);
