@@ -232,6 +232,39 @@ TEST(BenchJson, IsDocumentedKeyByKey) {
   EXPECT_GT(second["calls"][0]["profile"]["limit_seconds"].get<double>(), 0);
 }
 
+TEST(CommandLineBench, MeasuresInProcessesOfTheirOwn) {
+  const ScratchFolder scratch;
+  const std::string model = write_model(scratch, "m.pt", "def forward(self, x: Tensor):\n    return x + 1\n");
+  const std::vector<std::string> arguments = {
+      "bench",       model, "--input", "float32[2..4:x2,3]",         "--against", "eager", "--json", "--seconds", "0.05",
+      "--processes", "2",   "--html",  scratch.path() + "/page.html"};
+  // The program starts itself: the commands that other tests run are functions of this process.
+  const auto program = [](const std::vector<std::string>& command) { return run_program(sconce_binary(), command, {}); };
+  const ProgramResult result = program(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto report = json_of(result);
+  expect_documented(report, read_file(repository() / "docs/bench_json.md"));
+  ASSERT_EQ(report["calls"].size(), 2);
+  EXPECT_EQ(report["calls"][1]["inputs"], "float32[4, 3]");
+  for (const auto& call : report["calls"]) {
+    EXPECT_EQ(call["processes"], 2);
+    for (const auto& executor : call["executors"]) {
+      EXPECT_EQ(executor["cold_calls_seconds"].size(), 2);
+      EXPECT_GT(executor["process_bytes"].get<double>(), 1e7) << "LibTorch alone takes more";
+      EXPECT_GT(executor["cold_calls_seconds"][0].get<double>(), executor["median_seconds"].get<double>());
+      EXPECT_TRUE(executor["correct"].get<bool>());
+    }
+  }
+  EXPECT_THAT(
+      program({"bench", model, "--input", "float32[2]", "--against", "eager", "--seconds", "0.05", "--processes=2"}).out,
+      HasSubstr("in a new process  first call"));
+  const std::string fails = write_model(scratch, "fails.pt", "def forward(self, x: Tensor):\n    return x @ x\n");
+  const ProgramResult failed =
+      program({"bench", fails, "--input", "float32[2,3]", "--against", "eager", "--seconds", "0.05", "--processes", "2"});
+  EXPECT_EQ(failed.exit_code, 2);
+  EXPECT_THAT(failed.err, HasSubstr("mat1 and mat2 shapes cannot be multiplied"));
+}
+
 TEST(BenchTable, LeavesOutTheMostDispensableColumnsFirst) {
   ui::Table table({{"name", ui::Align::kLeft}, {"much", ui::Align::kRight, 1}, {"least", ui::Align::kRight, 2}});
   table.add_row({"a", "1", "2"});

@@ -41,6 +41,10 @@ Json json_of(const Measurement& row, const Measurement& sconce) {
   json["calls"] = row.steady.size();
   json["first_calls_seconds"] = row.first_calls;
   json["calls_per_second"] = number_or_null(row.calls_per_second);
+  if (!row.cold_calls.empty()) {
+    json["cold_calls_seconds"] = row.cold_calls;
+    json["process_bytes"] = number_or_null(row.process_bytes.value_or(NAN));
+  }
   json["memory_bytes"] = row.memory_bytes ? Json(*row.memory_bytes) : Json();
   json["correct"] = !row.wrong;
   for (size_t part = 0; part < row.parts.size(); ++part) {
@@ -65,6 +69,7 @@ Json json_of(const BenchedModel& model) {
             {"inputs", inputs_text(model)},
             {"threads", model.settings.threads},
             {"intra_op_threads", model.intra_op_threads},
+            {"processes", model.processes},
             {"settings", model.options},
             {"complete", model.table.complete},
             {"muted_messages", model.table.muted},
@@ -114,6 +119,22 @@ std::string parts_of(const MeasurementTable& measured) {
     }
   }
   return sconce.empty() ? "" : table.render(std::max<size_t>(ui::output_width(), 80));
+}
+
+// Returns a table of first calls in processes that did nothing before. Empty if there were none.
+std::string cold_calls_of(const MeasurementTable& measured) {
+  ui::Table table(
+      {{"in a new process", ui::Align::kLeft}, {"first call"}, {"|"}, {"median"}, {"least"}, {"most"}, {"memory"}});
+  const Measurement& sconce = measured.rows.front();
+  for (const Measurement& row : measured.rows) {
+    if (!row.cold_calls.empty()) {
+      table.add_row({row.name, ui::format_ratio(ui::median(row.cold_calls) / ui::median(sconce.cold_calls)), "|",
+                     ui::format_duration(ui::median(row.cold_calls)), ui::format_duration(ui::percentile(row.cold_calls, 0)),
+                     ui::format_duration(ui::percentile(row.cold_calls, 1)),
+                     ui::format_bytes(row.process_bytes.value_or(NAN))});
+    }
+  }
+  return sconce.cold_calls.empty() ? "" : table.render(std::max<size_t>(ui::output_width(), 80));
 }
 
 // Returns a note on executors whose difference from sconce is within what rounds differ by.
@@ -175,7 +196,8 @@ std::string inputs_text(const BenchedModel& model) {
 std::string title_of(const BenchedModel& model) {
   const size_t threads = model.settings.threads;
   return model.path + ": " + model.settings.method + "(" + inputs_text(model) + "), " + std::to_string(threads) +
-         (threads == 1 ? " calling thread, " : " calling threads, ") + std::to_string(model.intra_op_threads) + " intra-op";
+         (threads == 1 ? " calling thread, " : " calling threads, ") + std::to_string(model.intra_op_threads) + " intra-op" +
+         (model.processes == 1 ? "" : ", " + std::to_string(model.processes) + " processes");
 }
 
 std::string text_of(const std::optional<Interval>& interval) {
@@ -243,8 +265,8 @@ std::string to_text(const BenchedModel& model) {
                    ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
   }
   return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + parts_of(model.table) +
-         first_steps_of(model) + notes_of(model.table) + (model.baseline ? to_text(*model.baseline) : "") +
-         (model.profile ? "\n" + to_text(*model.profile) : "");
+         cold_calls_of(model.table) + first_steps_of(model) + notes_of(model.table) +
+         (model.baseline ? to_text(*model.baseline) : "") + (model.profile ? "\n" + to_text(*model.profile) : "");
 }
 
 std::string sweep_of(const std::vector<BenchedModel>& models) {

@@ -22,6 +22,7 @@ struct BenchedModel {
   MeasurementTable table;         // sconce's row is the first
   std::optional<StepProfile> profile;
   std::optional<std::vector<BaselineRow>> baseline;  // if one was given
+  size_t processes = 1;
 };
 
 // Returns the ratio of an executor's time to sconce's; above 1, sconce is faster. NaN if one of them has no time.

@@ -46,6 +46,9 @@ struct Measurement {
   std::vector<double> parts;
   // Growth of the process by the loaded model and its first calls; nothing if it is below kMemoryResolution.
   std::optional<double> memory_bytes;
+  // First calls, each in a process of its own that did nothing before, and the median of its memory after the call.
+  std::vector<double> cold_calls = {};
+  std::optional<double> process_bytes = std::nullopt;
   // The spread of the rounds' medians: (90th - 10th percentile) / median. NaN if there are few rounds.
   double spread = NAN;
 };

@@ -3,6 +3,7 @@
 #include "tools/sconce/bench/bench_page.h"
 #include "tools/sconce/bench/bench_report.h"
 #include "tools/sconce/bench/measure.h"
+#include "tools/sconce/bench/processes.h"
 #include "tools/sconce/bench/sconce_peer.h"
 #include "tools/sconce/bench/step_profile.h"
 #include "tools/sconce/check/gradients.h"
@@ -47,6 +48,11 @@ struct BenchOptions {
   bool with_grad = false;
   bool progress = false;
   bool profile = false;
+  size_t processes = 1;
+  // Of a process that measures for another (bench/processes.h):
+  std::optional<size_t> subject;
+  bool answers = false;
+  std::string cold;
   std::string html;
   std::string baseline;
   std::optional<double> rtol;
@@ -152,11 +158,31 @@ ui::ProgressMode progress_mode(const BenchOptions& options) {
 }
 
 MeasurementTable measure_model(const BenchOptions& options, const std::string& path, const Options& settings,
-                               const MeasureSettings& measured) {
+                               const MeasureSettings& measured, size_t subject) {
   const std::vector<Contestant> contestants = contestants_of(options.against, options.train, settings);
+  if (options.processes > 1) {
+    std::vector<std::string> command = command_for_children(arguments_of_this_command());
+    command.insert(command.end(), {kSubjectOption, std::to_string(subject)});
+    ui::ProgressBar bar(std::filesystem::path(path).filename().string(),
+                        count_of_processes(options.processes, contestants.size()), progress_mode(options));
+    return measure_in_processes(command, options.processes, [&](const std::string& what) { bar.advance(what); });
+  }
   ui::ProgressBar bar(std::filesystem::path(path).filename().string(), pieces_of_work(contestants.size(), measured),
                       progress_mode(options));
   return measure(contestants, measured, [&](const std::string& executor) { bar.advance(executor); });
+}
+
+// Answers the process that started this one.
+int answer(const BenchOptions& options, const Options& settings, const MeasureSettings& measured, const std::string& path) {
+  if (options.answers) {
+    std::cout << answer_with(measure_model(options, path, settings, measured, 0)) << std::endl;
+    return kGood;
+  }
+  const std::vector<Contestant> contestants = contestants_of(options.against, options.train, settings);
+  const auto named = std::ranges::find(contestants, options.cold, &Contestant::name);
+  TORCH_CHECK(named != contestants.end(), "no executor ", options.cold);
+  std::cout << answer_with_cold_call(*named, measured) << std::endl;
+  return kGood;
 }
 
 // Records steps after the measurement, which recording would slow down, if --profile or --trace-out asks for it and sconce
@@ -193,7 +219,7 @@ void expect_no_specs_among_models(const BenchOptions& options) {
 
 // Returns what a script should know to repeat the measurement, without what is as always.
 Json options_to_report(const BenchOptions& options) {
-  Json json;
+  Json json = Json::object();
   const auto add = [&](const char* name, const auto& value, const auto& usual) {
     if (value != usual) {
       json[name] = value;
@@ -244,6 +270,10 @@ int bench(const BenchOptions& options) {
   }
   const std::optional<Baseline> baseline =
       options.baseline.empty() ? std::nullopt : std::optional<Baseline>(options.baseline);
+  if (options.subject) {
+    const Subject& subject = subjects.at(*options.subject);
+    return answer(options, settings, settings_of(options, subject, settings), options.models[subject.index]);
+  }
   std::vector<MeasureSettings> asked;
   for (const Subject& subject : subjects) {
     asked.push_back(settings_of(options, subject, settings));
@@ -260,9 +290,10 @@ int bench(const BenchOptions& options) {
                         asked[index],
                         at::get_num_threads(),
                         reported,
-                        measure_model(options, path, settings, asked[index]),
+                        measure_model(options, path, settings, asked[index], index),
                         {},
-                        {}});
+                        {},
+                        options.processes});
       models.back().profile = profile_model(options, settings, models.back());
       if (baseline) {
         models.back().baseline = baseline->compare(models.back());
@@ -350,6 +381,16 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command.add_option("--seconds", options->seconds, "time in steady state, per model and executor (1)")
       ->type_name("S")
       ->check(between(0.01, 3600));
+  command
+      .add_option("--processes", options->processes,
+                  "repeat the measurement in N processes, since these differ, too (1); the interval is then from process to "
+                  "process, of at least 6; also makes first calls in N more processes for each executor, with nothing "
+                  "before them, and shows the memory of these")
+      ->type_name("N")
+      ->check(whole_between(1, 1000));
+  command.add_option(kSubjectOption, options->subject)->group("");
+  command.add_flag(kAnswersOption, options->answers)->group("");
+  command.add_option(kColdOption, options->cold)->group("");
   command.add_flag("--with-grad", options->with_grad,
                    "let autograd record, as run and explain do unless --no-grad is given; otherwise off");
   command.add_option("--rtol", options->rtol, "relative tolerance of the check of results (1e-3; with --autocast 0.03)")
@@ -382,7 +423,9 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       "compared with eager LibTorch's. `memory`: growth of the process by the model and its first calls. A narrow\n"
       "terminal gets fewer columns; --json has them all, and null for what could not be measured. Ctrl-C ends the\n"
       "measuring and shows what is finished; a second one ends the program.\n\n"
-      "--profile and --trace-out record calls of one thread after the measurement, in which nothing is recorded.\n\n" +
+      "--profile and --trace-out record calls of one thread after the measurement, in which nothing is recorded. The\n"
+      "profile says how far each step is from this machine's limit: docs/performance.md. docs/bench_json.md has the\n"
+      "keys of --json.\n\n" +
       std::string(kSpecHelp) +
       "  Sizes of tensors may be ranges: 1..64:x2 is 1, 2, 4 to 64, 1..64:+8 is 1, 9, 17 to 57, and 1..8 all of them.\n"
       "  Each size gets a table, and all of them one at the end; ranges advance together.\n" +
@@ -392,6 +435,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
       "  sconce bench --input 'float32[8,16]' --input 3 a.pt b.pt\n"
       "  sconce bench resnet18.pt --input 'float32[1..32:x2,3,224,224]' --threads 1,2\n"
       "  sconce bench model.pt --inputs args.pt --threads 4 --intra-op 1\n"
+      "  sconce bench resnet18.pt --input 'float32[1,3,224,224]' --processes 6 --against jit,eager\n"
       "  sconce bench a.pt b.pt --html bench.html\n"
       "  sconce bench a.pt --json > old.json; sconce bench a.pt --baseline old.json\n"
       "  sconce bench model.pt --inputs args.pt --against eager --profile --trace-out trace.json\n"

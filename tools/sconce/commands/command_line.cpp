@@ -53,6 +53,8 @@ std::string version_text() {
   return program_versions() + "\nkernels: " + (why_no_kernels.empty() ? "available" : "unavailable: " + why_no_kernels);
 }
 
+std::vector<std::string> arguments_of_command;
+
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) {
@@ -175,7 +177,10 @@ int run(const std::vector<std::string>& arguments) {
 
 std::string program_versions() { return "sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION; }
 
+const std::vector<std::string>& arguments_of_this_command() { return arguments_of_command; }
+
 int run_command_line(const std::vector<std::string>& arguments) {
+  arguments_of_command = arguments;
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   if (json) {
     // The model's prints must not be mixed with JSON.

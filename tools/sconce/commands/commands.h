@@ -22,6 +22,8 @@ void add_replay_command(CLI::App& app, Action& chosen);
 
 // Returns "sconce 0.1.0, LibTorch 2.11.0".
 std::string program_versions();
+// The arguments of the command that runs, as run_command_line got them.
+const std::vector<std::string>& arguments_of_this_command();
 
 inline const CommonOptions& common_of(const CommonOptions& options) { return options; }
 template <typename Options>
