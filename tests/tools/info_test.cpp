@@ -57,6 +57,30 @@ def forward(self, x, n: int = 2, other: Optional[Tensor] = None):
   EXPECT_THAT(text.out, HasSubstr("aten::tanh"));
 }
 
+TEST(Info, CountsTheWorkOfACall) {
+  const ScratchFolder folder;
+  torch::jit::Module module("Net");
+  module.register_parameter("w", at::randn({4, 4}), /*is_buffer=*/false);
+  module.define(R"(
+def forward(self, x, n: int):
+    for i in range(n):
+        x = x @ self.w
+    return x
+)");
+  const std::string file = folder.path() + "/net.pt";
+  module.save(file);
+  const std::vector<std::string> call = {"info", file, "--input", "float32[3,4]", "5"};
+  std::vector<std::string> as_json = call;
+  as_json.emplace_back("--json");
+  const auto info = json_of(sconce(as_json));
+  EXPECT_EQ(info["call"]["method"], "forward");
+  EXPECT_EQ(info["call"]["flops"], 5 * 2 * 3 * 4 * 4) << "each iteration counts";
+  EXPECT_EQ(info["call"]["bytes"], 5 * 4 * (3 * 4 + 4 * 4 + 3 * 4));
+  EXPECT_EQ(info["call"]["unknown_steps"], 0);
+  EXPECT_THAT(sconce(call).out, HasSubstr("a call of forward: 480 FLOP, "));
+  expect_usage_error({"info", file, "--input", "float32[3,4]"}, "forward");
+}
+
 TEST(Info, SaysWhatAModelLacks) {
   const ScratchFolder folder;
   torch::jit::Module module("Empty");

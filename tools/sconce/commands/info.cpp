@@ -1,4 +1,4 @@
-// sconce info: what a model has, without a call of it.
+// sconce info: what a model has, and what a call of it has to do.
 #include "base/exception_message.h"
 #include "base/storage_of.h"
 #include "tools/sconce/commands/commands.h"
@@ -7,17 +7,25 @@
 #include "tools/sconce/report/json.h"
 #include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/table.h"
+#include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/spec.h"
 
 #include "executor/compile.h"
 #include "ir/graph.h"
 #include "load/function_table.h"
 
+#include <sconce/graph_executor.h>
+#include <sconce/step_trace.h>
+
+#include <ATen/Context.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string>
@@ -29,7 +37,9 @@ namespace {
 
 struct InfoOptions {
   CommonOptions common;
+  InputOptions input;
   std::string model;
+  std::string method;
 };
 
 using Counts = std::vector<std::pair<std::string, size_t>>;  // of operators, the most frequent first
@@ -49,6 +59,15 @@ struct TensorsInfo {
   size_t tensors = 0;
   uint64_t elements = 0;
   uint64_t bytes = 0;  // of strided ones
+};
+
+// What one call has to do at least, once its plans are compiled.
+struct CallInfo {
+  std::string method;
+  double flops = 0;
+  double bytes = 0;
+  uint64_t steps = 0;
+  uint64_t unknown_steps = 0;  // whose work is not known
 };
 
 std::string signature_of(const std::string& name, const c10::FunctionSchema& schema) {
@@ -141,6 +160,54 @@ std::vector<TensorsInfo> tensors_of(const torch::jit::Module& module) {
   return all;
 }
 
+// Calls the method, which may change the model, until its plans are compiled, and then once more.
+CallInfo info_of_call(const Module& model, const InfoOptions& options) {
+  const Call call = read_call(options.input, options.method);
+  const std::vector<c10::IValue> arguments = fit_call(model.script_module(), call, options.common);
+  GraphExecutor& executor = executor_of(model, call.method);
+  const at::NoGradGuard no_grad;
+  const auto run = [&] {
+    at::manual_seed(call.seed);
+    torch::jit::Stack stack = deep_copy(arguments);
+    executor.run(stack);
+  };
+  constexpr int kCallsBefore = 3;  // the first ask for a specialized plan, and the next for its kernels
+  for (int i = 0; i < 2 * kCallsBefore; ++i) {
+    run();
+    if (i % kCallsBefore == kCallsBefore - 1) {
+      executor.wait_for_compiles();
+    }
+  }
+  StepTrace trace;
+  run();
+  CallInfo info{.method = call.method};
+  for (const StepTiming& step : trace.timings()) {
+    info.steps += step.runs;
+    info.unknown_steps += step.work ? 0 : step.runs;
+    if (step.work) {
+      info.flops += step.work->flops * static_cast<double>(step.runs);
+      info.bytes += step.work->bytes * static_cast<double>(step.runs);
+    }
+  }
+  return info;
+}
+
+Json to_json(const CallInfo& call) {
+  return Json{{"method", call.method},
+              {"flops", call.flops},
+              {"bytes", call.bytes},
+              {"steps", call.steps},
+              {"unknown_steps", call.unknown_steps}};
+}
+
+void print_call(const CallInfo& call) {
+  std::cout << "\na call of " << call.method << ": " << ui::format_si(call.flops) << "FLOP, " << ui::format_bytes(call.bytes)
+            << " read and written, in " << ui::format_count(call.steps) << " steps\n";
+  if (call.unknown_steps > 0) {
+    std::cout << "  without " << ui::format_count(call.unknown_steps) << " steps whose work is not known\n";
+  }
+}
+
 Json to_json(const MethodInfo& method) {
   Json operators = Json::object();
   for (const auto& [name, times] : method.operators) {
@@ -195,6 +262,8 @@ int show_info(const InfoOptions& options) {
     methods.push_back(info_of(method, functions, settings));
   }
   const std::vector<TensorsInfo> tensors = tensors_of(module);
+  const bool has_call = !options.input.file.empty() || !options.input.specs.empty();
+  const std::optional<CallInfo> call = has_call ? std::optional(info_of_call(model, options)) : std::nullopt;
   const std::string name = module.type()->name()->name();
   const uint64_t bytes = std::filesystem::file_size(options.model);
   if (options.common.json) {
@@ -207,6 +276,9 @@ int show_info(const InfoOptions& options) {
     for (const TensorsInfo& each : tensors) {
       all["tensors"].push_back(to_json(each));
     }
+    if (call) {
+      all["call"] = to_json(*call);
+    }
     std::cout << json_text(all);
     return kGood;
   }
@@ -214,6 +286,9 @@ int show_info(const InfoOptions& options) {
             << ui::format_bytes(static_cast<double>(bytes)) << "\n";
   print_tensors(tensors);
   std::ranges::for_each(methods, print_method);
+  if (call) {
+    print_call(*call);
+  }
   return kGood;
 }
 
@@ -224,11 +299,18 @@ void add_info_command(CLI::App& app, Action& chosen) {
   CLI::App& command = add_command(app, chosen, "info", "Show a model's methods, arguments, operators, parameters and size",
                                   options, show_info);
   command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
+  command.add_option("--method", options->method, "the method to call (forward, or what the CASES file names)")
+      ->type_name("M");
+  add_input_options(command, options->input);
+  add_frozen_option(command, options->common);
   add_common_options(command, options->common);
   command.footer(
-      "Calls nothing. Operators are counted with all calls inlined; one in a loop or a branch counts once. A tensor with\n"
-      "several names counts once. 'sconce explain' shows what a call of the model runs.\n\n"
-      "Examples:\n  sconce info resnet18.pt\n  sconce info resnet18.pt --json\n\nExit codes: 0 good, 1 sconce refuses the "
+      "Operators are counted with all calls inlined; one in a loop or a branch counts once. A tensor with several names\n"
+      "counts once. Calls nothing, unless there are arguments: then a few calls, without gradients, show what one has to\n"
+      "do (docs/performance.md, 'How far a step is from the machine's limit'). 'sconce explain' shows what runs.\n\n" +
+      std::string(kSpecHelp) +
+      "\nExamples:\n  sconce info resnet18.pt\n  sconce info resnet18.pt --json\n"
+      "  sconce info resnet18.pt --frozen --input 'float32[1,3,224,224]'\n\nExit codes: 0 good, 1 sconce refuses the "
       "model, 2 usage or a bad file.");
 }
 
