@@ -28,6 +28,11 @@ namespace {
 
 // ---- the operator: what LibTorch computes, operator by operator
 
+// Returns 0 for what is no kind of layer.
+int64_t gates_of(std::string_view kind) {
+  return kind == "lstm" ? 4 : kind == "gru" ? 3 : kind == "rnn_tanh" || kind == "rnn_relu" ? 1 : 0;
+}
+
 struct State {
   at::Tensor h;
   at::Tensor c;
@@ -56,12 +61,20 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> run_layer(std::string_view kind, 
                                                          std::array<at::Tensor, 2> weights,
                                                          std::array<OptionalTensor, 2> biases, const at::Tensor& h,
                                                          const OptionalTensor& c) {
+  TORCH_CHECK(h.dim() == 3 && (h.size(0) == 1 || h.size(0) == 2),
+              "expected states of one or two directions, but got h of sizes ", h.sizes());
+  TORCH_CHECK(gates_of(kind) > 0, "expected lstm, gru, rnn_tanh or rnn_relu, but got '", kind, "'");
   const int64_t steps = inputs[0].size(0);
   std::vector<at::Tensor> results;
   std::vector<at::Tensor> last_h;
   std::vector<at::Tensor> last_c;
   for (int64_t direction = 0; direction < h.size(0); ++direction) {
     const auto d = static_cast<size_t>(direction);
+    const int64_t columns = gates_of(kind) * h.size(2);
+    TORCH_CHECK(inputs[d].defined() && inputs[d].dim() == 3 && inputs[d].size(2) == columns,
+                "expected products of the input with ", columns, " columns");
+    TORCH_CHECK(weights[d].defined() && weights[d].sizes() == c10::IntArrayRef({columns, h.size(2)}),
+                "expected weights of the state of ", columns, " x ", h.size(2), " elements");
     State state = {h[direction], c ? (*c)[direction] : at::Tensor()};
     std::vector<at::Tensor> out(static_cast<size_t>(steps));
     for (int64_t step = 0; step < steps; ++step) {
@@ -147,12 +160,12 @@ class RecurrentLayerKernel final : public ReusableKernel {
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     has_c_ = arguments.is_tensor(kC);
     const std::string kind = has_c_ ? "lstm" : arguments.value(kKind).toStringRef();
-    gates_ = kind == "lstm" ? 4 : kind == "gru" ? 3 : 1;
+    gates_ = gates_of(kind);
     const RecurrentCells& cells = recurrent_cells();
     compute_ = kind == "lstm" ? cells.lstm : kind == "gru" ? cells.gru : kind == "rnn_tanh" ? cells.tanh : cells.relu;
     const at::Tensor& h = arguments.tensor(kH);
-    if (arguments.is_exact() || !is_dense_float(h) || h.dim() != 3 || !computes_in_float32(at::Float32Op::RNN) ||
-        !computes_in_float32(at::Float32Op::MATMUL)) {
+    if (arguments.is_exact() || gates_ == 0 || !is_dense_float(h) || h.dim() != 3 ||
+        !computes_in_float32(at::Float32Op::RNN) || !computes_in_float32(at::Float32Op::MATMUL)) {
       return false;
     }
     directions_ = h.size(0);

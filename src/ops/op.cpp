@@ -116,9 +116,10 @@ bool results_may_hold_operands(const Op& op) {
                                                                                              : !computes_strided_tensors(op);
 }
 
-// LibTorch's own operators hold arguments in results alone.
+// Operators of LibTorch and of sconce hold arguments in results alone.
 bool may_keep_operands(const Op& op) {
-  return !is_of_namespace(op, "aten::") && !is_of_namespace(op, "prim::") && !is_of_namespace(op, "quantized::");
+  constexpr std::array<std::string_view, 4> kOwn = {"aten::", "prim::", "quantized::", "sconce::"};
+  return std::ranges::none_of(kOwn, [&](std::string_view name) { return is_of_namespace(op, name); });
 }
 
 bool may_change_sizes(const Op& op) {

@@ -103,6 +103,18 @@ TEST(GraphWork, CountsAKernelAsOneStep) {
   EXPECT_FALSE(GraphWork(*graph, {given_input(at::randn({3, 4}).to_sparse()), given_input(12)}).of(kernel));
 }
 
+TEST(GraphWork, KnowsNothingOfWeightsInAListFromOutside) {
+  const auto graph = testing::graph_of(R"(graph(%x : Tensor, %h : Tensor, %weights : Tensor[]):
+  %false : bool = prim::Constant[value=0]()
+  %one : int = prim::Constant[value=1]()
+  %no : float = prim::Constant[value=0.]()
+  %y : Tensor, %last : Tensor = aten::gru(%x, %h, %weights, %false, %one, %no, %false, %false, %false)
+  return (%y)
+)");
+  const GraphWork work(*graph, {given_input(at::randn({5, 2, 3})), given_input(at::randn({1, 2, 4})), GivenInput{}});
+  EXPECT_FALSE(work.of(*graph->outputs()[0]->node()));
+}
+
 // The formulas, beside what is counted by hand.
 TEST(StepTrace, CountsTheWorkOfEachKindOfOperator) {
   const at::NoGradGuard no_grad;

@@ -42,6 +42,9 @@ double bytes_of(const Value& value) {
   return *elements_of(value) * static_cast<double>(c10::elementSize(*value.facts()->dtype));
 }
 
+// Returns whether the node computes the value: a kernel may leave out what nothing uses.
+bool is_computed(const Value& output) { return is_tensor(output) && !output.uses().empty(); }
+
 bool has_rank(const Value& value, size_t least) { return elements_of(value) && value.facts()->sizes->size() >= least; }
 
 // Tensors, and elements of lists that the graph makes for the node.
@@ -112,7 +115,8 @@ std::optional<double> recurrent_flops(const Node& node) {
     }
     weights += tensor->facts()->sizes->size() == 2 ? *elements_of(*tensor) : 0;
   }
-  return 2 * weights * *elements_of(*input) / size_of(*input, -1);
+  // A list that is an attribute has its weights elsewhere.
+  return weights > 0 ? std::optional(2 * weights * *elements_of(*input) / size_of(*input, -1)) : std::nullopt;
 }
 
 // The gradients of input and weight take as much as the convolution itself, each.
@@ -152,10 +156,10 @@ std::optional<std::optional<double>> special_flops(const Node& node) {
 std::optional<StepWork> arithmetic_of(const Node& node) {
   StepWork work;
   for (const Value* output : node.outputs()) {
-    if (is_tensor(*output) && !elements_of(*output)) {
+    if (is_computed(*output) && !elements_of(*output)) {
       return std::nullopt;
     }
-    if (is_tensor(*output) && work.dtype == c10::ScalarType::Undefined) {
+    if (is_computed(*output) && work.dtype == c10::ScalarType::Undefined) {
       work.dtype = *output->facts()->dtype;
     }
   }
@@ -249,9 +253,8 @@ std::optional<StepWork> work_of(const std::vector<const Node*>& nodes, const std
     }
   }
   for (const Value* result : results) {
-    const bool is_written =
-        !is_tensor(*result) || (result->node()->schema() != nullptr && is_alias(*result->node(), result->offset()));
-    if (!is_written && !traffic.write(*result)) {
+    const bool is_part = result->node()->schema() != nullptr && is_alias(*result->node(), result->offset());
+    if (is_computed(*result) && !is_part && !traffic.write(*result)) {
       return std::nullopt;
     }
   }
