@@ -2,8 +2,10 @@
 
 #include "kernels/loops/transpose.h"
 
+#include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace sconce {
@@ -46,11 +48,16 @@ std::optional<ProductRows> ProductRows::of(const at::Tensor& operand) {
   rows.stride_ = rows.columns_;
   rows.rows_ = operand.size(-2);
   rows.row_stride_ = operand.stride(-2);
-  rows.is_transposed_ = rows.row_stride_ == 1 && operand.stride(-1) == rows.rows_;
-  if (!rows.is_transposed_ && operand.stride(-1) != 1) {
+  rows.column_stride_ = operand.stride(-1);
+  if (rows.row_stride_ != 1 && rows.column_stride_ != 1) {
     return std::nullopt;
   }
-  rows.matrices_ = offsets_of_matrices(operand, operand.dim() - 2);
+  // Dimensions whose rows go on at the same distance are one: those of an image whose channels come first.
+  int64_t rank = operand.dim() - 2;
+  for (; rank > 0 && operand.stride(rank - 1) == rows.rows_ * rows.row_stride_; --rank) {
+    rows.rows_ *= operand.size(rank - 1);
+  }
+  rows.matrices_ = offsets_of_matrices(operand, rank);
   rows.copy_ = c10::GetDefaultCPUAllocator()->allocate(static_cast<size_t>(operand.numel()) * sizeof(float));
   return rows;
 }
@@ -60,17 +67,28 @@ const float* ProductRows::get(const float* operand) const {
     return operand;
   }
   auto* const copy = static_cast<float*>(copy_.get());
-  float* out = copy;
-  for (const ptrdiff_t offset : matrices_) {
-    if (is_transposed_) {
-      transpose(operand + offset, rows_, columns_, rows_, out, columns_);
+  constexpr int64_t kBlock = 64;  // rows
+  constexpr int64_t kElementsWorthAFork = 1 << 15;
+  const int64_t blocks = (rows_ + kBlock - 1) / kBlock;
+  const auto count = static_cast<int64_t>(matrices_.size()) * blocks;
+  at::parallel_for(0, count, kElementsWorthAFork / (kBlock * columns_) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % blocks * kBlock;
+      copy_rows(operand + matrices_[static_cast<size_t>(i / blocks)] + first * row_stride_, std::min(kBlock, rows_ - first),
+                copy + (i / blocks * rows_ + first) * columns_);
     }
-    for (int64_t row = 0; row < rows_ && !is_transposed_; ++row) {
-      std::memcpy(out + row * columns_, operand + offset + row * row_stride_, static_cast<size_t>(columns_) * sizeof(float));
-    }
-    out += rows_ * columns_;
-  }
+  });
   return copy;
+}
+
+void ProductRows::copy_rows(const float* from, int64_t count, float* to) const {
+  if (column_stride_ != 1) {
+    transpose(from, column_stride_, columns_, count, to, columns_);
+    return;
+  }
+  for (int64_t row = 0; row < count; ++row) {
+    std::memcpy(to + row * columns_, from + row * row_stride_, static_cast<size_t>(columns_) * sizeof(float));
+  }
 }
 
 std::vector<ptrdiff_t> offsets_of_matrices(const at::Tensor& tensor, int64_t rank) {

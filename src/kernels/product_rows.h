@@ -23,6 +23,8 @@ class ProductRows {
   const float* get(const float* operand) const;
 
  private:
+  void copy_rows(const float* from, int64_t count, float* to) const;
+
   int64_t count_ = 0;
   int64_t stride_ = 0;
   // The copied matrices: at these offsets, of `rows_` rows.
@@ -30,7 +32,7 @@ class ProductRows {
   int64_t rows_ = 0;
   int64_t columns_ = 0;
   int64_t row_stride_ = 0;
-  bool is_transposed_ = false;  // the transposes are dense
+  int64_t column_stride_ = 0;
   c10::DataPtr copy_;
 };
 
