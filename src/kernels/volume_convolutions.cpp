@@ -96,10 +96,19 @@ class VolumeConvolution final : private PackedOperator {
   bool is_ready(const KernelArguments& arguments) { return find(arguments, kWeight, kBias); }
 
   void run(const float* input, float* out) const {
-    const int64_t slices = std::clamp<int64_t>(kMaxCopied / (form_.stride[0] * of_copied_slice_), 1, form_.out[0]);
+    // Enough volumes are shared by threads. Then a part of one is in the cache from its copy to its result.
+    const bool shares_volumes = form_.volumes >= at::get_num_threads();
+    at::parallel_for(0, form_.volumes, shares_volumes ? 1 : form_.volumes, [&](int64_t begin, int64_t end) {
+      run_volumes(input, begin, end, end - begin < form_.volumes ? kMaxCopiedByThread : kMaxCopied, out);
+    });
+  }
+
+ private:
+  void run_volumes(const float* input, int64_t begin, int64_t end, int64_t copied, float* out) const {
+    const int64_t slices = std::clamp<int64_t>(copied / (form_.stride[0] * of_copied_slice_), 1, form_.out[0]);
     const c10::DataPtr copy = allocate_large(bytes_of(slices_read(slices) * of_copied_slice_));
     const c10::DataPtr product = allocate_large(bytes_of(slices * form_.of_slice() * form_.channels_out));
-    for (int64_t volume = 0; volume < form_.volumes; ++volume) {
+    for (int64_t volume = begin; volume < end; ++volume) {
       for (int64_t first = 0; first < form_.out[0]; first += slices) {
         const int64_t last = std::min(first + slices, form_.out[0]);
         copy_slices(input + volume * form_.channels_in * form_.voxels_in(), first, last, static_cast<float*>(copy.get()));
@@ -110,9 +119,9 @@ class VolumeConvolution final : private PackedOperator {
     }
   }
 
- private:
   // Elements of a copy. It stays in the second level of the cache, or the third.
   static constexpr int64_t kMaxCopied = 1 << 20;
+  static constexpr int64_t kMaxCopiedByThread = 1 << 17;
 
   static size_t bytes_of(int64_t elements) { return static_cast<size_t>(elements) * sizeof(float); }
 
@@ -230,6 +239,10 @@ class VolumeConvolutionKernel final : public ReusableKernel {
         !(arguments.tensor(VolumeConvolution::kBias).scalar_type() == at::kFloat &&
           arguments.tensor(VolumeConvolution::kBias).is_contiguous() &&
           arguments.tensor(VolumeConvolution::kBias).sizes() == c10::IntArrayRef{form.channels_out})) {
+      return false;
+    }
+    // A panel of one vector makes tiles wait for the elements of rows. For one volume LibTorch takes slower loops.
+    if (form.volumes > 1 && form.channels_out <= tile_kernels().lanes) {
       return false;
     }
     convolution_->set_form(form);
