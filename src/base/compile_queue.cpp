@@ -47,6 +47,7 @@ const bool kIsLoaded = [] {
 }  // namespace
 
 CompileQueue* CompileQueue::of_process_ = nullptr;
+std::atomic<bool> CompileQueue::is_at_work_{false};
 
 // Not destroyed, because static objects of the program may submit jobs until the end of the process. A child process has
 // no other threads: it begins with a queue whose thread has not started.
@@ -76,6 +77,7 @@ void CompileQueue::after_fork() {
 
 void CompileQueue::after_fork_in_child() {
   forks_ = 0;
+  is_at_work_.store(false, std::memory_order_relaxed);
   if (thread_.joinable()) {
     thread_.detach();
   }
@@ -183,6 +185,7 @@ void CompileQueue::run() {
     std::function<void()> job = std::move(jobs.front());
     jobs.pop_front();
     is_running_ = true;
+    is_at_work_.store(true, std::memory_order_relaxed);
     lock.unlock();
     job();
     job = nullptr;  // what it owns is destroyed outside the lock
@@ -190,6 +193,7 @@ void CompileQueue::run() {
     stop_before_older_objects();
     lock.lock();
     is_running_ = false;
+    is_at_work_.store(has_job(), std::memory_order_relaxed);
     idle_.notify_all();
   }
 }

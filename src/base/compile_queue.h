@@ -1,6 +1,7 @@
 // CompileQueue: the process's background thread for compiles.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -41,6 +42,9 @@ class CompileQueue {
   // Drops the jobs that wait, and waits for the one that runs.
   void stop();
 
+  // Returns whether a thread of the process runs jobs now, and takes a core from calls.
+  static bool is_at_work() { return is_at_work_.load(std::memory_order_relaxed); }
+
  private:
   using Jobs = std::deque<std::function<void()>>;
 
@@ -54,6 +58,7 @@ class CompileQueue {
   void after_fork_in_child();
 
   static CompileQueue* of_process_;
+  static std::atomic<bool> is_at_work_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

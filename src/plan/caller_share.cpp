@@ -1,5 +1,6 @@
 #include "plan/caller_share.h"
 
+#include "base/compile_queue.h"
 #include "base/usable_cores.h"
 
 #include <c10/util/ApproximateClock.h>
@@ -157,8 +158,9 @@ CallerShare::CallerShare() : thread_(this_thread()) {
     return;
   }
   thread_.begin_call();
-  if (thread_.callers > 1 || has_cpu_quota()) [[unlikely]] {
-    threads_ = std::max(1, usable_cores() / thread_.callers);
+  const bool compiles = CompileQueue::is_at_work();
+  if (thread_.callers > 1 || compiles || has_cpu_quota()) [[unlikely]] {
+    threads_ = std::max(1, (usable_cores() - (compiles ? 1 : 0)) / thread_.callers);
   }
 }
 

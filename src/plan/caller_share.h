@@ -12,7 +12,7 @@ struct CallingThread;
 // as long as with one thread each. So N threads that run calls get the Nth part of the cores each. A thread counts by the
 // share of the last milliseconds that it spent in calls: a short call now and then takes no cores from others. Threads look
 // for each other at most every half millisecond, and only if a second one has run calls, so that short calls do not pay for
-// it.
+// it. A thread that compiles plans has a core of its own meanwhile.
 class CallerShare {
  public:
   CallerShare();

@@ -2,6 +2,7 @@
 #include "tests/support/graphs.h"
 #include "tests/support/threads.h"
 
+#include "base/compile_queue.h"
 #include "plan/intra_op_threads.h"
 
 #include <sconce/sconce.h>
@@ -38,6 +39,7 @@ TEST(IntraOpThreads, AreLimitedInTheCallsOfTheModuleAlone) {
   const Module limited = accelerate(script, Options().compile(CompileMode::kBlocking).intra_op_threads(2));
   const Module other = accelerate(script, Options().compile(CompileMode::kBlocking));
   for (int call = 0; call < 5; ++call) {
+    CompileQueue::of_process().wait_until_idle();  // it takes a core from calls
     EXPECT_TRUE(testing::agree(limited.forward({x}), other.forward({x}), 1e-4));
     EXPECT_EQ(at::get_num_threads(), 4);
   }
@@ -51,6 +53,7 @@ TEST(IntraOpThreads, AreNeverMoreThanLibTorchs) {
   const Threads two(2);
   const Module module = accelerate(testing::module_of("def forward(self, x: Tensor) -> Tensor:\n    return x * 2.0\n"),
                                    Options().intra_op_threads(16));
+  CompileQueue::of_process().wait_until_idle();
   module.forward({at::randn({3})});
   EXPECT_EQ(most_threads(module), 2U);
 }
@@ -70,6 +73,7 @@ TEST(IntraOpThreads, AreLimitedInBackwardToo) {
       testing::module_of("def forward(self, x: Tensor) -> Tensor:\n    return torch.tanh(x * 2.0).sigmoid().sum()\n"),
       Options().compile(CompileMode::kBlocking).intra_op_threads(3));
   for (int call = 0; call < 4; ++call) {
+    CompileQueue::of_process().wait_until_idle();
     const at::Tensor x = at::randn({50, 50}).requires_grad_();
     module.forward({x}).toTensor().backward();
     EXPECT_TRUE(x.grad().defined());
