@@ -52,7 +52,7 @@ std::optional<ProductRows> ProductRows::of(const at::Tensor& operand) {
   if (rows.row_stride_ != 1 && rows.column_stride_ != 1) {
     return std::nullopt;
   }
-  // Dimensions whose rows go on at the same distance are one: those of an image whose channels come first.
+  // Merges dimensions whose rows lie at one distance, such as height and width of a channels-first image.
   int64_t rank = operand.dim() - 2;
   for (; rank > 0 && operand.stride(rank - 1) == rows.rows_ * rows.row_stride_; --rank) {
     rows.rows_ *= operand.size(rank - 1);

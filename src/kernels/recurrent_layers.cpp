@@ -121,7 +121,7 @@ class StateWeights final : public PackedOperator {
     }
   }
   const TiledProduct& product() const { return product_; }
-  // Returns the packed weights: kept ones, or those of this run.
+  // Returns the packed weights. Packs them for this run alone if no copy is kept.
   const float* packed(const KernelArguments& arguments, size_t weight, size_t bias) {
     if (arguments.packs_weights() && find(arguments, weight, bias)) {
       return packed_;
@@ -275,6 +275,12 @@ class RecurrentLayerKernel final : public ReusableKernel {
     return step == 0 ? direction.first_h + row * hidden_ : row_of(direction, time_of(direction, step - 1), row);
   }
 
+  void find_states(const Direction& direction, int64_t step, int64_t from, int64_t to, const float** rows) const {
+    for (int64_t row = from; row < to; ++row) {
+      *rows++ = state_of(direction, step, row);
+    }
+  }
+
   void begin(const Direction& direction, int64_t first, int64_t last) const {
     if (has_c_) {
       std::copy(direction.first_c + first * hidden_, direction.first_c + last * hidden_, direction.c + first * hidden_);
@@ -315,11 +321,7 @@ class RecurrentLayerKernel final : public ReusableKernel {
     float* const of_state = room - first * columns();
     begin(direction, first, last);
     for (int64_t step = 0; step < steps_; ++step) {
-      const auto find = [&](int64_t from, int64_t to, const float** rows) {
-        for (int64_t row = from; row < to; ++row) {
-          *rows++ = state_of(direction, step, row);
-        }
-      };
+      const auto find = [&](int64_t from, int64_t to, const float** rows) { find_states(direction, step, from, to, rows); };
       product.run_part(direction.packed, {.count = rows_, .elements = hidden_, .find = find}, of_state,
                        {.first_row = first, .last_row = last, .last_panel = panels},
                        [&](int64_t from, int64_t to) { compute_cells(direction, step, of_state, from, to); });
@@ -332,11 +334,7 @@ class RecurrentLayerKernel final : public ReusableKernel {
     float* const of_state = of_state_.of(rows_ * columns());
     begin(direction, 0, rows_);
     for (int64_t step = 0; step < steps_; ++step) {
-      const auto find = [&](int64_t from, int64_t to, const float** rows) {
-        for (int64_t row = from; row < to; ++row) {
-          *rows++ = state_of(direction, step, row);
-        }
-      };
+      const auto find = [&](int64_t from, int64_t to, const float** rows) { find_states(direction, step, from, to, rows); };
       weights_[direction.number].product().run(
           direction.packed, {.count = rows_, .elements = hidden_, .find = find}, of_state, /*bounds=*/nullptr,
           [&](int64_t from, int64_t to) { compute_cells(direction, step, of_state, from, to); });

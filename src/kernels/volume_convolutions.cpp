@@ -61,7 +61,7 @@ bool is_volumes(const at::Tensor& tensor) {
 }
 
 // Slices of the volume are copied with their channels last and zeros around them. As many of them are multiplied together as
-// keep all threads at work.
+// a copy may hold (kMaxCopied).
 class VolumeConvolution final : private PackedOperator {
  public:
   // The operator's arguments.

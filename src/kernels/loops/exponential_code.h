@@ -39,7 +39,7 @@ SCONCE_INLINE Vector exp_of(Vector x) {
   return select(is_small, Vector{}, (e.series * e.r + 1.0F) * e.power);
 }
 
-// The same for -87 <= x <= 88, and for others that of the nearest of these.
+// exp of x clamped to [-87, 88].
 SCONCE_INLINE Vector bounded_exp_of(Vector x) {
   const Exponent e = exponent_of(clamp(x, -87.0F, 88.0F));
   return (e.series * e.r + 1.0F) * e.power;

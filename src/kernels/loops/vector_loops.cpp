@@ -36,6 +36,11 @@ const VectorLoops& vector_loops() {
   return loops;
 }
 
+template <typename Part>
+const Part* part_of(const VectorLoops* loops, Part VectorLoops::* part) {
+  return loops != nullptr ? &(loops->*part) : nullptr;
+}
+
 }  // namespace
 
 const DirectKernels* direct_kernels(int64_t lanes) {
@@ -44,28 +49,16 @@ const DirectKernels* direct_kernels(int64_t lanes) {
 }
 const DirectKernels* direct_kernels() { return vector_loops().direct; }
 
-const BagSums* bag_sums(int64_t lanes) {
-  const VectorLoops* loops = vector_loops(lanes);
-  return loops != nullptr ? &loops->bag_sums : nullptr;
-}
+const BagSums* bag_sums(int64_t lanes) { return part_of(vector_loops(lanes), &VectorLoops::bag_sums); }
 const BagSums& bag_sums() { return vector_loops().bag_sums; }
 
-const RecurrentCells* recurrent_cells(int64_t lanes) {
-  const VectorLoops* loops = vector_loops(lanes);
-  return loops != nullptr ? &loops->recurrent_cells : nullptr;
-}
+const RecurrentCells* recurrent_cells(int64_t lanes) { return part_of(vector_loops(lanes), &VectorLoops::recurrent_cells); }
 const RecurrentCells& recurrent_cells() { return vector_loops().recurrent_cells; }
 
-const SoftmaxRows* softmax_rows(int64_t lanes) {
-  const VectorLoops* loops = vector_loops(lanes);
-  return loops != nullptr ? &loops->softmax_rows : nullptr;
-}
+const SoftmaxRows* softmax_rows(int64_t lanes) { return part_of(vector_loops(lanes), &VectorLoops::softmax_rows); }
 const SoftmaxRows& softmax_rows() { return vector_loops().softmax_rows; }
 
-const TileKernels* tile_kernels(int64_t lanes) {
-  const VectorLoops* loops = vector_loops(lanes);
-  return loops != nullptr ? &loops->tiles : nullptr;
-}
+const TileKernels* tile_kernels(int64_t lanes) { return part_of(vector_loops(lanes), &VectorLoops::tiles); }
 const TileKernels& tile_kernels() { return vector_loops().tiles; }
 
 }  // namespace sconce

@@ -77,18 +77,9 @@ class Bench {
   }
 
  private:
-  // The peer whose calls are measured.
-  std::unique_ptr<peers::Peer> caller_of(const Contestant& contestant) const {
-    if (contestant.runs_steps) {
-      return contestant.make();
-    }
-    auto called = with_autocast_of_calls(contestant.make());
-    return settings_.train ? make_training_peer(std::move(called), *settings_.train) : std::move(called);
-  }
-
   // Eager LibTorch's results, and whether the model writes its arguments.
   void find_reference() {
-    const auto eager = caller_of({"eager", [] { return peers::make_peer("eager"); }});
+    const auto eager = caller_of({"eager", [] { return peers::make_peer("eager"); }}, settings_);
     const torch::jit::Module module = settings_.load();
     if (const auto reason = eager->prepare(module, settings_.method)) {
       throw RefusedError("LibTorch cannot run the model: " + *reason);
@@ -120,7 +111,7 @@ class Bench {
 
   // Makes the call that LibTorch rejects, in sconce, whose error names the node and the line of the model.
   void throw_as_sconce() const {
-    const auto peer = caller_of(contestants_.front());
+    const auto peer = caller_of(contestants_.front(), settings_);
     const torch::jit::Module module = settings_.load();
     if (!peer->prepare(module, settings_.method)) {
       at::manual_seed(settings_.seed);
@@ -159,7 +150,7 @@ class Bench {
     const double memory_before = resident_bytes();
     const torch::jit::Module module = settings_.load();
     const auto prepare_start = Clock::now();
-    peers_[i] = caller_of(contestants_[i]);
+    peers_[i] = caller_of(contestants_[i], settings_);
     if (const auto reason = peers_[i]->prepare(module, settings_.method)) {
       rows_[i].not_available = *reason;
       return calls;
@@ -250,7 +241,7 @@ class Bench {
       rows_[i].calls_per_second = wall[i] > 0 ? static_cast<double>(calls[i]) / wall[i] : 0;
       const std::vector<double>& medians = rows_[i].rounds;
       if (medians.size() >= kRoundsForSpread) {
-        rows_[i].spread = (ui::percentile(medians, 0.9) - ui::percentile(medians, 0.1)) / ui::median(medians);
+        rows_[i].spread = spread_of(medians);
       }
     }
     return round == rounds;
@@ -344,6 +335,18 @@ class Bench {
 };
 
 }  // namespace
+
+std::unique_ptr<peers::Peer> caller_of(const Contestant& contestant, const MeasureSettings& settings) {
+  if (contestant.runs_steps) {
+    return contestant.make();
+  }
+  auto called = with_autocast_of_calls(contestant.make());
+  return settings.train ? make_training_peer(std::move(called), *settings.train) : std::move(called);
+}
+
+double spread_of(const std::vector<double>& rounds) {
+  return (ui::percentile(rounds, 0.9) - ui::percentile(rounds, 0.1)) / ui::median(rounds);
+}
 
 size_t pieces_of_work(size_t contestants, const MeasureSettings& settings) {
   return contestants * (settings.loads + rounds_of(settings));

@@ -68,6 +68,11 @@ struct Contestant {
   bool runs_steps = false;  // its calls are training steps already
 };
 
+// Returns what makes the calls that are measured: with the caller's autocast, and as training steps if the settings say so.
+std::unique_ptr<peers::Peer> caller_of(const Contestant& contestant, const MeasureSettings& settings);
+// Returns (90th - 10th percentile) / median.
+double spread_of(const std::vector<double>& rounds);
+
 // Called after each piece of work, `pieces_of_work` times in all.
 using MeasureProgress = std::function<void(const std::string& executor)>;
 size_t pieces_of_work(size_t contestants, const MeasureSettings& settings);

@@ -5,7 +5,6 @@
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/ui/percentile.h"
-#include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/fit_arguments.h"
 
 #include <ATen/Context.h>
@@ -146,7 +145,7 @@ Measurement joined(const std::vector<Measurement>& rows) {
   if (*all.memory_bytes == 0) {
     all.memory_bytes.reset();
   }
-  all.spread = (ui::percentile(all.rounds, 0.9) - ui::percentile(all.rounds, 0.1)) / ui::median(all.rounds);
+  all.spread = spread_of(all.rounds);
   return all;
 }
 
@@ -231,11 +230,7 @@ Json answer_with_cold_call(const Contestant& contestant, const MeasureSettings& 
   const MutedOutput::OnThread muted_here(muted);
   const torch::jit::Module module = settings.load();
   const std::vector<c10::IValue> arguments = fit_arguments(module, settings.method, settings.arguments);
-  auto peer = contestant.make();
-  if (!contestant.runs_steps) {
-    peer = with_autocast_of_calls(std::move(peer));
-    peer = settings.train ? make_training_peer(std::move(peer), *settings.train) : std::move(peer);
-  }
+  const auto peer = caller_of(contestant, settings);
   at::manual_seed(settings.seed);
   const auto begin = std::chrono::steady_clock::now();
   if (const auto reason = peer->prepare(module, settings.method)) {

@@ -172,11 +172,11 @@ CallInfo info_of_call(const Module& model, const InfoOptions& options) {
     executor.run(stack);
   };
   constexpr int kCallsBefore = 3;  // the first ask for a specialized plan, and the next for its kernels
-  for (int i = 0; i < 2 * kCallsBefore; ++i) {
-    run();
-    if (i % kCallsBefore == kCallsBefore - 1) {
-      executor.wait_for_compiles();
+  for (int phase = 0; phase < 2; ++phase) {
+    for (int i = 0; i < kCallsBefore; ++i) {
+      run();
     }
+    executor.wait_for_compiles();
   }
   StepTrace trace;
   run();
