@@ -3,6 +3,7 @@
 #include "kernels/loops/direct_loops.h"
 #include "kernels/operand_memory.h"
 #include "kernels/packed/scratch.h"
+#include "kernels/packed/tiled_product.h"
 
 #include <ATen/Parallel.h>
 
@@ -13,8 +14,6 @@
 
 namespace sconce {
 namespace {
-
-constexpr int64_t kElementsWorthAFork = 32 * 1024;
 
 thread_local Scratch parts_of_layer_norm;
 

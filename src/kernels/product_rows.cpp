@@ -1,6 +1,7 @@
 #include "kernels/product_rows.h"
 
 #include "kernels/loops/transpose.h"
+#include "kernels/packed/tiled_product.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
@@ -68,7 +69,6 @@ const float* ProductRows::get(const float* operand) const {
   }
   auto* const copy = static_cast<float*>(copy_.get());
   constexpr int64_t kBlock = 64;  // rows
-  constexpr int64_t kElementsWorthAFork = 1 << 15;
   const int64_t blocks = (rows_ + kBlock - 1) / kBlock;
   const auto count = static_cast<int64_t>(matrices_.size()) * blocks;
   at::parallel_for(0, count, kElementsWorthAFork / (kBlock * columns_) + 1, [&](int64_t begin, int64_t end) {

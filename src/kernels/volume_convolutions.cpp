@@ -149,7 +149,6 @@ class VolumeConvolution final : private PackedOperator {
   void copy_slices(const float* volume, int64_t first, int64_t last, float* to) const {
     const int64_t row = copied_width_ * form_.channels_in;
     const int64_t begin = first * form_.stride[0] - form_.padding[0];
-    constexpr int64_t kElementsWorthAFork = 1 << 15;
     at::parallel_for(0, slices_read(last - first) * copied_height_, kElementsWorthAFork / row + 1,
                      [&](int64_t from, int64_t end) {
                        for (int64_t i = from; i < end; ++i) {
@@ -190,7 +189,6 @@ class VolumeConvolution final : private PackedOperator {
   // Writes the product's rows, one for each voxel, as slices of each channel.
   void store_slices(const float* product, int64_t first, int64_t last, float* out) const {
     constexpr int64_t kBlock = 64;  // voxels
-    constexpr int64_t kElementsWorthAFork = 1 << 15;
     const int64_t channels = form_.channels_out;
     const int64_t voxels = (last - first) * form_.of_slice();
     at::parallel_for(0, (voxels + kBlock - 1) / kBlock, kElementsWorthAFork / (kBlock * channels) + 1,

@@ -42,7 +42,6 @@ class AverageOfPixels final : public ReusableKernel {
     return true;
   }
   void run(const KernelArguments& arguments, KernelResults results) override {
-    constexpr int64_t kElementsWorthAFork = 1 << 15;
     constexpr int64_t kChannels = 64;
     const auto* input = static_cast<const float*>(arguments.data(0));
     auto* out = static_cast<float*>(results[0].data);

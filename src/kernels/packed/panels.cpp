@@ -1,6 +1,7 @@
 #include "kernels/packed/panels.h"
 
 #include "kernels/loops/transpose.h"
+#include "kernels/packed/tiled_product.h"
 
 #include <ATen/Parallel.h>
 
@@ -40,7 +41,6 @@ Panels::Panels(const TileKernels& kernels, int64_t groups, int64_t columns, int6
 }
 
 void Panels::pack(const ConvolutionWeights& weights, float* packed) const {
-  constexpr int64_t kElementsWorthAFork = 1 << 15;
   const int64_t of_panel = elements_ / static_cast<int64_t>(panels_.size());
   at::parallel_for(0, static_cast<int64_t>(panels_.size()), kElementsWorthAFork / of_panel + 1,
                    [&](int64_t begin, int64_t end) { pack(weights, packed, begin, end); });

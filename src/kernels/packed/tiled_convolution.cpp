@@ -64,7 +64,6 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
 
   void channels_first(const float* result, float* out) const {
     constexpr int64_t kBlock = 64;  // channels
-    constexpr int64_t kElementsWorthAFork = 1 << 15;
     const int64_t channels = form_.channels_out;
     const int64_t pixels = form_.pixels_out();
     const int64_t blocks = (channels + kBlock - 1) / kBlock;

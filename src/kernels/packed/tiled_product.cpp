@@ -71,7 +71,6 @@ class WorkShares {
 }  // namespace
 
 void for_rows(int64_t rows, int64_t columns, const RowsFunction& function) {
-  constexpr int64_t kElementsWorthAFork = 1 << 15;
   at::parallel_for(0, rows, kElementsWorthAFork / columns + 1, function);
 }
 

@@ -62,5 +62,7 @@ class TiledProduct {
 
 // Work of fewer multiplications runs on the caller's thread: to fork costs more than it gains.
 inline constexpr int64_t kMultiplicationsWorthAFork = 1 << 19;
+// The same of copies and sums: reads of fewer elements.
+inline constexpr int64_t kElementsWorthAFork = 1 << 15;
 
 }  // namespace sconce
