@@ -49,6 +49,7 @@ at::Tensor pack(const Panels& panels, const at::Tensor& weight, const at::Tensor
   panels.pack({.data = weight.const_data_ptr<float>(),
                .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
                .column_distance = weight.stride(0),
+               .group_distance = panels.columns_of_group() * weight.stride(0),
                .row_distance = weight.stride(2),
                .pixel_distance = weight.stride(3),
                .channel_distance = weight.stride(1)},

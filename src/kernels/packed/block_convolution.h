@@ -28,8 +28,9 @@ struct ConvolutionGradients {
   const float* weight = nullptr;
   float* of_image = nullptr;
   bool of_image_is_channels_last = false;
-  float* of_weight = nullptr;  // as `weight`
-  float* of_bias = nullptr;    // {channels}
+  float* of_weight = nullptr;
+  bool of_weight_is_channels_last = false;
+  float* of_bias = nullptr;  // {channels}
 };
 
 // Computes the gradients of a convolution that suits blocks.

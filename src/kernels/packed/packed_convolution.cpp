@@ -2,8 +2,12 @@
 
 #include "kernels/loops/direct_loops.h"
 #include "kernels/packed/block_convolution.h"
+#include "kernels/packed/tiled_product.h"
+
+#include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace sconce {
 namespace {
@@ -16,6 +20,12 @@ bool suits_tiles(const ConvolutionForm& form) {
   return form.groups == 1 || of_group >= 4 || form.multiplications() / std::max<int64_t>(of_group, 1) <= kSmall;
 }
 
+// The same where each run packs the weights: an element takes the time of some multiplications.
+bool suits_tiles_of_a_run(const ConvolutionForm& form) {
+  constexpr int64_t kPixelsThatPay = 64;
+  return direct_kernels() != nullptr && suits_tiles(form) && form.images * form.pixels_out() >= kPixelsThatPay;
+}
+
 }  // namespace
 
 int64_t ConvolutionForm::size_out(size_t dim) const {
@@ -24,7 +34,17 @@ int64_t ConvolutionForm::size_out(size_t dim) const {
 }
 
 bool ignores_padding(const ConvolutionForm& form, const float* weights) {
-  return !form.has_padding() || direct_kernels()->planes.are_finite(weights, form.channels_out * form.weights_of_output());
+  return !form.has_padding() || are_finite(weights, form.channels_out * form.weights_of_output());
+}
+
+bool are_finite(const float* elements, int64_t count) {
+  std::atomic<bool> result = true;
+  at::parallel_for(0, count, kElementsWorthAFork, [&](int64_t begin, int64_t end) {
+    if (!direct_kernels()->planes.are_finite(elements + begin, end - begin)) {
+      result.store(false, std::memory_order_relaxed);
+    }
+  });
+  return result;
 }
 
 ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs) {
@@ -38,18 +58,21 @@ ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs) {
     return ConvolutionKernels::kBlocks;
   }
   if (!packs) {
-    return suits_products(form) ? ConvolutionKernels::kProducts : ConvolutionKernels::kLibTorch;
+    return suits_products(form)         ? ConvolutionKernels::kProducts
+           : suits_tiles_of_a_run(form) ? ConvolutionKernels::kTilesOfRun
+                                        : ConvolutionKernels::kLibTorch;
   }
   return suits_tiles(form) ? ConvolutionKernels::kTiles : ConvolutionKernels::kLibTorch;
 }
 
 std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels kernels, Bounds bounds) {
-  return kernels == ConvolutionKernels::kTiles      ? make_tiled_convolution(bounds)
-         : kernels == ConvolutionKernels::kDirect   ? make_direct_convolution(bounds)
-         : kernels == ConvolutionKernels::kProducts ? make_product_convolution()
-         : kernels == ConvolutionKernels::kLines    ? make_line_convolution(bounds)
-         : kernels == ConvolutionKernels::kBlocks   ? make_block_convolution(bounds)
-                                                    : nullptr;
+  return kernels == ConvolutionKernels::kTiles        ? make_tiled_convolution(bounds, false)
+         : kernels == ConvolutionKernels::kTilesOfRun ? make_tiled_convolution(bounds, true)
+         : kernels == ConvolutionKernels::kDirect     ? make_direct_convolution(bounds)
+         : kernels == ConvolutionKernels::kProducts   ? make_product_convolution()
+         : kernels == ConvolutionKernels::kLines      ? make_line_convolution(bounds)
+         : kernels == ConvolutionKernels::kBlocks     ? make_block_convolution(bounds)
+                                                      : nullptr;
 }
 
 }  // namespace sconce

@@ -66,21 +66,24 @@ class PackedConvolution {
 enum class ConvolutionKernels : uint8_t {
   kLibTorch,  // oneDNN's
   kTiles,
-  kDirect,    // direct_loops.h
-  kProducts,  // of the weights as they are
-  kLines,     // the same, channel by channel
-  kBlocks,    // the same, block of channels by block
+  kTilesOfRun,  // the same, for weights that change: each run packs them
+  kDirect,      // direct_loops.h
+  kProducts,    // of the weights as they are
+  kLines,       // the same, channel by channel
+  kBlocks,      // the same, block of channels by block
 };
 // Returns whether it does not matter that some of LibTorch's loops multiply weights by the zeros around an image, and others
 // do not. Requires direct loops.
 bool ignores_padding(const ConvolutionForm& form, const float* weights);
+// Returns whether no element is infinite or NaN. Requires direct loops. Reads on LibTorch's intra-op threads.
+bool are_finite(const float* elements, int64_t count);
 // Returns the kernels that are expected to be the fastest, set-up included. `packs`: weights may be packed.
 ConvolutionKernels fastest_kernels(const ConvolutionForm& form, bool packs);
 // Returns null for those of LibTorch.
 std::unique_ptr<PackedConvolution> make_packed_convolution(ConvolutionKernels kernels, Bounds bounds);
 
 // Make a convolution of one kind. Its forms must be those for which `fastest_kernels` returns the kind.
-std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds);
+std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds, bool packs_each_run);
 std::unique_ptr<PackedConvolution> make_direct_convolution(Bounds bounds);
 std::unique_ptr<PackedConvolution> make_product_convolution();
 std::unique_ptr<PackedConvolution> make_line_convolution(Bounds bounds);

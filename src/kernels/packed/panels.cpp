@@ -13,6 +13,7 @@ namespace sconce {
 Panels::Panels(const TileKernels& kernels, int64_t groups, int64_t columns, int64_t kernel_rows, int64_t kernel_pixels,
                int64_t channels)
     : kernels_(&kernels),
+      groups_(groups),
       kernel_rows_(kernel_rows),
       kernel_pixels_(kernel_pixels),
       channels_(channels),
@@ -41,25 +42,38 @@ Panels::Panels(const TileKernels& kernels, int64_t groups, int64_t columns, int6
 }
 
 void Panels::pack(const ConvolutionWeights& weights, float* packed) const {
-  const int64_t of_panel = elements_ / static_cast<int64_t>(panels_.size());
-  at::parallel_for(0, static_cast<int64_t>(panels_.size()), kElementsWorthAFork / of_panel + 1,
-                   [&](int64_t begin, int64_t end) { pack(weights, packed, begin, end); });
+  const int64_t items = static_cast<int64_t>(panels_.size()) * kernel_rows_;
+  at::parallel_for(0, items, kElementsWorthAFork * items / elements_ + 1, [&](int64_t begin, int64_t end) {
+    while (begin < end) {
+      const int64_t first = begin % kernel_rows_;
+      const int64_t last = std::min(first + end - begin, kernel_rows_);
+      pack_rows(weights, panels_[static_cast<size_t>(begin / kernel_rows_)], first, last, packed);
+      begin += last - first;
+    }
+  });
 }
 
 void Panels::pack(const ConvolutionWeights& weights, float* packed, int64_t first_panel, int64_t last_panel) const {
   for (int64_t i = first_panel; i < last_panel; ++i) {
-    pack_panel(weights, panels_[static_cast<size_t>(i)], packed);
+    pack_rows(weights, panels_[static_cast<size_t>(i)], 0, kernel_rows_, packed);
   }
 }
 
-void Panels::pack_panel(const ConvolutionWeights& weights, const Panel& panel, float* packed) const {
+// Packs some rows of the kernel, and with the first row the biases.
+void Panels::pack_rows(const ConvolutionWeights& weights, const Panel& panel, int64_t first, int64_t last,
+                       float* packed) const {
   const int64_t width = panel.vectors * kernels_->lanes;
-  float* to = packed + panel.begin;
-  const float* const columns = weights.data + panel.column * weights.column_distance;
-  for (int64_t y = 0; y < kernel_rows_; ++y) {
+  const int64_t of_row = kernel_pixels_ * channels_ * width;
+  const float* const columns = weights.data + panel.group * weights.group_distance +
+                               (panel.column - panel.group * columns_of_group()) * weights.column_distance;
+  for (int64_t y = first; y < last; ++y) {
+    float* to = packed + panel.begin + y * of_row;
     for (int64_t x = 0; x < kernel_pixels_; ++x, to += channels_ * width) {
       pack_pixel(weights, columns + y * weights.row_distance + x * weights.pixel_distance, panel.columns, width, to);
     }
+  }
+  if (first > 0) {
+    return;
   }
   float* const bias = packed + panel.bias;
   std::fill_n(bias, width, 0.0F);

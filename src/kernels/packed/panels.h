@@ -14,6 +14,7 @@ struct ConvolutionWeights {
   const float* data = nullptr;
   const float* bias = nullptr;  // null: zeros
   int64_t column_distance = 0;  // a column is an output channel
+  int64_t group_distance = 0;   // from the first column of one group to that of the next
   int64_t row_distance = 0;     // of the kernel
   int64_t pixel_distance = 0;   // of the kernel
   int64_t channel_distance = 0;
@@ -41,6 +42,7 @@ class Panels {
   const std::vector<Panel>& panels() const { return panels_; }
   int64_t depth() const { return kernel_rows_ * kernel_pixels_ * channels_; }  // elements of a column
   int64_t columns() const { return columns_; }                                 // of all groups
+  int64_t columns_of_group() const { return columns_ / groups_; }
   // How many elements packed weights and biases take.
   int64_t elements() const { return elements_; }
   // Packs weights, on LibTorch's intra-op threads. `packed`: room for `elements`.
@@ -49,11 +51,12 @@ class Panels {
   void pack(const ConvolutionWeights& weights, float* packed, int64_t first_panel, int64_t last_panel) const;
 
  private:
-  void pack_panel(const ConvolutionWeights& weights, const Panel& panel, float* packed) const;
+  void pack_rows(const ConvolutionWeights& weights, const Panel& panel, int64_t first, int64_t last, float* packed) const;
   void pack_pixel(const ConvolutionWeights& weights, const float* from, int64_t columns, int64_t width, float* to) const;
 
   const TileKernels* kernels_ = nullptr;
   std::vector<Panel> panels_;
+  int64_t groups_ = 1;
   int64_t kernel_rows_ = 0;
   int64_t kernel_pixels_ = 0;
   int64_t channels_ = 0;

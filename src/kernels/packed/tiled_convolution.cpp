@@ -12,7 +12,8 @@ namespace {
 
 class TiledConvolution final : public PackedConvolution, private PackedOperator {
  public:
-  explicit TiledConvolution(Bounds bounds) : bounds_{bounds.least, bounds.most} {}
+  TiledConvolution(Bounds bounds, bool packs_each_run)
+      : bounds_{bounds.least, bounds.most}, packs_each_run_(packs_each_run) {}
 
   void set_form(const ConvolutionForm& form) override {
     form_ = form;
@@ -26,10 +27,22 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
   }
 
   bool is_ready(const KernelArguments& arguments, const ConvolutionOperands& operands) override {
-    return find(arguments, operands.weight, operands.bias);
+    if (!packs_each_run_) {
+      return find(arguments, operands.weight, operands.bias);
+    }
+    const bool has_bias = operands.bias && arguments.is_tensor(*operands.bias);
+    elements_ = {.weight = static_cast<const float*>(arguments.data(operands.weight)),
+                 .bias = has_bias ? static_cast<const float*>(arguments.data(*operands.bias)) : nullptr};
+    return ignores_padding(form_, elements_.weight);
   }
 
   void run(const float* image, float* out, const RowsFunction& then) override {
+    c10::DataPtr packed;  // as long as the run
+    if (packs_each_run_) {
+      packed = allocate_large(static_cast<size_t>(product_.panels().elements()) * sizeof(float));
+      pack(elements_, static_cast<float*>(packed.get()));
+      packed_ = static_cast<const float*>(packed.get());
+    }
     c10::DataPtr transposed;  // of this run alone: operators that run one after the other use the same memory
     if (!form_.result_is_channels_last) {
       transposed = allocate_large(static_cast<size_t>(form_.elements_out()) * sizeof(float));
@@ -45,22 +58,24 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
 
  private:
   bool make(PackedWeights& packed, WeightTensors tensors) override {
-    const WeightElements elements = elements_of(tensors);
-    const int64_t area = form_.kernel[0] * form_.kernel[1];
-    const int64_t channels = form_.channels_in / form_.groups;
-    const int64_t pixel = form_.weight_is_channels_last ? channels : 1;
-    packed_ = packed.fill_once(tensors, product_.panels().elements(), [&](float* to) {
-      product_.panels().pack({.data = elements.weight,
-                              .bias = elements.bias,
-                              .column_distance = channels * area,
-                              .row_distance = form_.kernel[1] * pixel,
-                              .pixel_distance = pixel,
-                              .channel_distance = form_.weight_is_channels_last ? 1 : area},
-                             to);
-    });
+    packed_ = packed.fill_once(tensors, product_.panels().elements(), [&](float* to) { pack(elements_of(tensors), to); });
     return !form_.has_padding() || packed.are_finite();  // zeros around an image are multiplied
   }
   void drop() override { packed_ = nullptr; }
+
+  void pack(WeightElements elements, float* to) const {
+    const int64_t area = form_.kernel[0] * form_.kernel[1];
+    const int64_t channels = form_.channels_in / form_.groups;
+    const int64_t pixel = form_.weight_is_channels_last ? channels : 1;
+    product_.panels().pack({.data = elements.weight,
+                            .bias = elements.bias,
+                            .column_distance = channels * area,
+                            .group_distance = form_.channels_out / form_.groups * channels * area,
+                            .row_distance = form_.kernel[1] * pixel,
+                            .pixel_distance = pixel,
+                            .channel_distance = form_.weight_is_channels_last ? 1 : area},
+                           to);
+  }
 
   void channels_first(const float* result, float* out) const {
     constexpr int64_t kBlock = 64;  // channels
@@ -78,16 +93,18 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
   }
 
   const std::array<float, 2> bounds_;
+  const bool packs_each_run_;
   ConvolutionForm form_;
   ImageRows rows_;
   TiledProduct product_;
+  WeightElements elements_;  // of this run, which packs them
   const float* packed_ = nullptr;
 };
 
 }  // namespace
 
-std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds) {
-  return std::make_unique<TiledConvolution>(bounds);
+std::unique_ptr<PackedConvolution> make_tiled_convolution(Bounds bounds, bool packs_each_run) {
+  return std::make_unique<TiledConvolution>(bounds, packs_each_run);
 }
 
 }  // namespace sconce

@@ -88,8 +88,8 @@ struct TiledProduct::Block {
 TiledProduct::TiledProduct(Panels panels, std::vector<int64_t> offsets, int64_t depth)
     : panels_(std::move(panels)), offsets_(std::move(offsets)), runs_(panels_.depth() / depth), depth_(depth) {}
 
-void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, const float* bounds,
-                       const RowsFunction& then) const {
+void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, const float* bounds, const RowsFunction& then,
+                       bool adds) const {
   const auto panels = static_cast<int64_t>(panels_.panels().size());
   const Block all = {.packed = packed,
                      .all_rows = rows,
@@ -97,7 +97,7 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
                      .bounds = bounds,
                      .then = then,
                      .is_vector = rows.count == 1,
-                     .part = {.last_row = rows.count, .last_panel = panels}};
+                     .part = {.last_row = rows.count, .last_panel = panels, .adds = adds}};
   // A single row waits for the memory of its weights.
   const int64_t work = std::max<int64_t>(rows.count, 4) * panels_.elements();
   const int64_t threads =

@@ -34,16 +34,17 @@ class TiledProduct {
   // Computes out (rows.count x panels.columns(), dense). The bits do not depend on the number
   // of threads. `bounds`: see Tile.
   // `then`: is called with rows of the result that are complete, on any thread; may be null.
-  void run(const float* packed, const TiledRows& rows, float* out, const float* bounds,
-           const RowsFunction& then = nullptr) const;
+  // `adds`: to what `out` holds; biases are left out then.
+  void run(const float* packed, const TiledRows& rows, float* out, const float* bounds, const RowsFunction& then = nullptr,
+           bool adds = false) const;
 
-  // Some rows times some panels.
+  // Some rows times some panels. `adds`: see `run`.
   struct Part {
     int64_t first_row = 0;
     int64_t last_row = 0;
     int64_t first_panel = 0;
     int64_t last_panel = 0;
-    bool adds = false;  // to what `out` holds; biases are left out then
+    bool adds = false;
   };
   // Computes a part of `out` on this thread. `then`: requires all panels.
   void run_part(const float* packed, const TiledRows& rows, float* out, const Part& part, const RowsFunction& then) const;

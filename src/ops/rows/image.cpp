@@ -35,6 +35,12 @@ return (of_self,)
 )"},
       {.name = "aten::adaptive_max_pool2d", .backward = "(torch.adaptive_max_pool2d_backward(grad0, self, result1),)"},
       {.name = "aten::adaptive_max_pool3d", .backward = "(torch.adaptive_max_pool3d_backward(grad0, self, result1),)"},
+      {.name = "aten::affine_grid_generator",
+       .result = {.dtypes = {kFirst}, .sizes = R"(
+def sizes(theta: List[int], size: List[int]):
+    return [size[0]] + size[2:] + [len(size) - 2]
+)"},
+       .backward = "(torch.affine_grid_generator_backward(grad, size, align_corners),)"},
       {.name = "aten::avg_pool1d", .results = kFresh, .result = {.dtypes = {kFirst}}, .backward = R"(
 step = stride if len(stride) > 0 else kernel_size
 of_self = torch.avg_pool2d_backward(
@@ -69,6 +75,21 @@ return (torch.avg_pool3d_backward(
     grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override),)
 )"},
       {.name = "aten::constant_pad_nd", .backward = "(torch.constant_pad_nd(grad, [-size for size in pad]),)"},
+      {.name = "aten::grid_sampler",
+       .results = kFresh,
+       .result = {.dtypes = {kFirst}, .sizes = R"(
+def sizes(input: List[int], grid: List[int]):
+    return input[:2] + grid[1:-1]
+)"},
+       .backward = R"(
+if input.dim() == 4:
+    of_input, of_grid = torch.grid_sampler_2d_backward(
+        grad, input, grid, interpolation_mode, padding_mode, align_corners, [needs[0], needs[1]])
+else:
+    of_input, of_grid = torch.grid_sampler_3d_backward(
+        grad, input, grid, interpolation_mode, padding_mode, align_corners, [needs[0], needs[1]])
+return (of_input, of_grid)
+)"},
       {.name = "aten::max_pool1d",
        .results = kFresh,
        .result = {.dtypes = {kFirst}},
