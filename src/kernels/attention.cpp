@@ -1,13 +1,12 @@
 // Attention and its gradients, by products of blocks of queries with all keys.
 #include "kernels/float32_precision.h"
 #include "kernels/kernel_table.h"
+#include "kernels/loops/forks.h"
 #include "kernels/loops/softmax_rows.h"
 #include "kernels/packed/gemm.h"
 #include "kernels/packed/scratch.h"
 
 #include <ATen/ExpandUtils.h>
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -90,8 +89,7 @@ class AttentionForm {
   // Calls the function for each batch and head, on LibTorch's intra-op threads.
   template <typename Function>
   void for_each_head(const Function& function) const {
-    constexpr int64_t kGrain = kMultiplicationsWorthAFork;
-    at::parallel_for(0, batches * heads, kGrain / (2 * queries * keys * features) + 1, [&](int64_t begin, int64_t end) {
+    fork_by_multiplications(batches * heads, 2 * queries * keys * features, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         function(i / heads, i % heads);
       }

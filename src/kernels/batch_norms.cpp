@@ -4,10 +4,9 @@
 // slowly.
 #include "kernels/kernel_table.h"
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/forks.h"
 #include "kernels/operand_memory.h"
 #include "kernels/packed/scratch.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -15,8 +14,6 @@
 
 namespace sconce {
 namespace {
-
-constexpr int64_t kPixelsWorthAFork = 32 * 1024;
 
 thread_local Scratch scratch_of_channel;
 
@@ -63,7 +60,7 @@ struct Channels {
   // Calls `visit` with each channel, on several threads.
   template <typename Visit>
   void for_each(Visit visit) const {
-    at::parallel_for(0, count, kPixelsWorthAFork / pixels_of_channel() + 1, [&](int64_t begin, int64_t end) {
+    fork_by_elements(count, pixels_of_channel(), [&](int64_t begin, int64_t end) {
       for (int64_t channel = begin; channel < end; ++channel) {
         visit(channel);
       }

@@ -1,9 +1,7 @@
 // Sums and means of looked-up rows (aten::embedding_bag), without what LibTorch keeps for the gradient.
 #include "kernels/kernel_table.h"
 #include "kernels/loops/bag_sums.h"
-#include "kernels/packed/tiled_product.h"
-
-#include <ATen/Parallel.h>
+#include "kernels/loops/forks.h"
 
 #include <algorithm>
 
@@ -92,7 +90,7 @@ class EmbeddingBagKernel final : public ReusableKernel {
     const auto* factors = has_factors_ ? static_cast<const float*>(arguments.data(kFactors)) : nullptr;
     auto* out = static_cast<float*>(results[0].data);
     const int64_t of_bag = (indices_ / bags_ + 1) * columns_;
-    at::parallel_for(0, bags_, kElementsWorthAFork / of_bag + 1, [&](int64_t begin, int64_t end) {
+    fork_by_elements(bags_, of_bag, [&](int64_t begin, int64_t end) {
       for (int64_t bag = begin; bag < end; ++bag) {
         const int64_t first = offsets[bag];
         const int64_t last = bag + 1 < bags_ || includes_last_ ? static_cast<int64_t>(offsets[bag + 1]) : indices_;

@@ -1,11 +1,9 @@
 // Layer norms that keep what their gradients read, and these gradients.
 #include "kernels/kernel_table.h"
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/forks.h"
 #include "kernels/operand_memory.h"
 #include "kernels/packed/scratch.h"
-#include "kernels/packed/tiled_product.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -81,7 +79,7 @@ class LayerNormKernel final : public ReusableKernel {
                          .out = static_cast<float*>(results[0].data),
                          .means = static_cast<float*>(results[1].data),
                          .deviations = static_cast<float*>(results[2].data)};
-    at::parallel_for(0, matrix_.rows, kElementsWorthAFork / matrix_.columns + 1,
+    fork_by_elements(matrix_.rows, matrix_.columns,
                      [&](int64_t first, int64_t last) { direct_kernels()->row_norms.normalize(norms, first, last); });
   }
 
@@ -141,7 +139,7 @@ class LayerNormGradientsKernel final : public ReusableKernel {
     const int64_t columns = matrix_.columns;
     float* sums = parts_of_layer_norm.of(2 * parts * columns);
     std::fill_n(sums, 2 * parts * columns, 0.0F);
-    at::parallel_for(0, parts, kElementsWorthAFork / (rows * columns) + 1, [&](int64_t begin, int64_t end) {
+    fork_by_elements(parts, rows * columns, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
         RowNormGradients of_part = gradients;
         of_part.of_weight = is_asked_[1] ? sums + 2 * part * columns : nullptr;

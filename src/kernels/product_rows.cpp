@@ -1,9 +1,8 @@
 #include "kernels/product_rows.h"
 
+#include "kernels/loops/forks.h"
 #include "kernels/loops/transpose.h"
-#include "kernels/packed/tiled_product.h"
 
-#include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
@@ -71,7 +70,7 @@ const float* ProductRows::get(const float* operand) const {
   constexpr int64_t kBlock = 64;  // rows
   const int64_t blocks = (rows_ + kBlock - 1) / kBlock;
   const auto count = static_cast<int64_t>(matrices_.size()) * blocks;
-  at::parallel_for(0, count, kElementsWorthAFork / (kBlock * columns_) + 1, [&](int64_t begin, int64_t end) {
+  fork_by_elements(count, kBlock * columns_, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i % blocks * kBlock;
       copy_rows(operand + matrices_[static_cast<size_t>(i / blocks)] + first * row_stride_, std::min(kBlock, rows_ - first),

@@ -1,12 +1,11 @@
 // Matrix products of float32, without LibTorch's set-up.
 #include "kernels/float32_precision.h"
 #include "kernels/kernel_table.h"
+#include "kernels/loops/forks.h"
 #include "kernels/packed/gemm.h"
 #include "kernels/packed/packed_product.h"
 #include "kernels/product_rows.h"
 #include "plan/tensor_slot.h"
-
-#include <ATen/Parallel.h>
 
 #include <optional>
 
@@ -150,9 +149,8 @@ class MatmulKernel final : public ReusableKernel {
       gemm_.run(a + offsets_a_[0], b + offsets_b_[0], nullptr, out, then);
       return;
     }
-    const int64_t grain = kMultiplicationsWorthAFork / gemm_.multiplications() + 1;
     const ptrdiff_t matrix = results[0].tensor().numel() / batches_;
-    at::parallel_for(0, batches_, grain, [&](int64_t begin, int64_t end) {
+    fork_by_multiplications(batches_, gemm_.multiplications(), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const auto batch = static_cast<size_t>(i);
         gemm_.run(a + offsets_a_[batch], b + offsets_b_[batch], nullptr, out + static_cast<ptrdiff_t>(i) * matrix);

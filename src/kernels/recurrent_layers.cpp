@@ -2,6 +2,7 @@
 // all time steps with the input weights. decompose_rnn (passes/matmul/) makes it.
 #include "kernels/float32_precision.h"
 #include "kernels/kernel_table.h"
+#include "kernels/loops/forks.h"
 #include "kernels/loops/recurrent_cells.h"
 #include "kernels/packed/packed_weights.h"
 #include "kernels/packed/scratch.h"

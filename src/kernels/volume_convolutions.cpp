@@ -1,6 +1,7 @@
 // Convolutions of volumes (aten::conv3d): a product of what the kernel covers for each voxel of the result, and the weights.
 #include "kernels/float32_precision.h"
 #include "kernels/kernel_table.h"
+#include "kernels/loops/forks.h"
 #include "kernels/loops/transpose.h"
 #include "kernels/packed/packed_weights.h"
 #include "kernels/packed/tiled_product.h"
@@ -149,12 +150,11 @@ class VolumeConvolution final : private PackedOperator {
   void copy_slices(const float* volume, int64_t first, int64_t last, float* to) const {
     const int64_t row = copied_width_ * form_.channels_in;
     const int64_t begin = first * form_.stride[0] - form_.padding[0];
-    at::parallel_for(0, slices_read(last - first) * copied_height_, kElementsWorthAFork / row + 1,
-                     [&](int64_t from, int64_t end) {
-                       for (int64_t i = from; i < end; ++i) {
-                         copy_row(volume, begin + i / copied_height_, i % copied_height_ - form_.padding[1], to + i * row);
-                       }
-                     });
+    fork_by_elements(slices_read(last - first) * copied_height_, row, [&](int64_t from, int64_t end) {
+      for (int64_t i = from; i < end; ++i) {
+        copy_row(volume, begin + i / copied_height_, i % copied_height_ - form_.padding[1], to + i * row);
+      }
+    });
   }
 
   // Copies a row of voxels, which may lie outside of the volume.
@@ -191,13 +191,12 @@ class VolumeConvolution final : private PackedOperator {
     constexpr int64_t kBlock = 64;  // voxels
     const int64_t channels = form_.channels_out;
     const int64_t voxels = (last - first) * form_.of_slice();
-    at::parallel_for(0, (voxels + kBlock - 1) / kBlock, kElementsWorthAFork / (kBlock * channels) + 1,
-                     [&](int64_t begin, int64_t end) {
-                       const int64_t from = begin * kBlock;
-                       const int64_t count = std::min(end * kBlock, voxels) - from;
-                       transpose(product + from * channels, channels, count, channels, out + first * form_.of_slice() + from,
-                                 form_.voxels_out());
-                     });
+    fork_by_elements((voxels + kBlock - 1) / kBlock, kBlock * channels, [&](int64_t begin, int64_t end) {
+      const int64_t from = begin * kBlock;
+      const int64_t count = std::min(end * kBlock, voxels) - from;
+      transpose(product + from * channels, channels, count, channels, out + first * form_.of_slice() + from,
+                form_.voxels_out());
+    });
   }
 
   VolumeForm form_;

@@ -4,12 +4,10 @@
 // LibTorch computes them pixel by pixel: 4 to 14 ns an element that is read.
 #include "kernels/kernel_table.h"
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/forks.h"
 #include "kernels/packed/block_convolution.h"
 #include "kernels/packed/channel_blocks.h"
 #include "kernels/packed/scratch.h"
-#include "kernels/packed/tiled_product.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -46,7 +44,7 @@ class AverageOfPixels final : public ReusableKernel {
     const auto* input = static_cast<const float*>(arguments.data(0));
     auto* out = static_cast<float*>(results[0].data);
     const int64_t blocks = std::max<int64_t>(channels_ / kChannels, 1);  // the last one has all that are left
-    at::parallel_for(0, images_ * blocks, kElementsWorthAFork / (pixels_ * kChannels) + 1, [&](int64_t begin, int64_t end) {
+    fork_by_elements(images_ * blocks, pixels_ * kChannels, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t image = i / blocks;
         const int64_t first = i % blocks * kChannels;
@@ -180,28 +178,26 @@ class MaximumOfWindows final : public ReusableKernel {
     }
     const ChannelBlocks blocks(form_.channels);
     const int64_t of_item = form_.pixels_out() * form_.window[0] * form_.window[1] * blocks.lanes();
-    at::parallel_for(0, form_.images * blocks.count(), kMultiplicationsWorthAFork / of_item + 1,
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t i = begin; i < end; ++i) {
-                         int64_t* indices = nullptr;
-                         if constexpr (kFindsIndices) {
-                           indices = static_cast<int64_t*>(results[1].data);
-                         }
-                         run_block(blocks, i % form_.images, i / form_.images, images, out, indices);
-                       }
-                     });
+    fork_by_multiplications(form_.images * blocks.count(), of_item, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        int64_t* indices = nullptr;
+        if constexpr (kFindsIndices) {
+          indices = static_cast<int64_t*>(results[1].data);
+        }
+        run_block(blocks, i % form_.images, i / form_.images, images, out, indices);
+      }
+    });
   }
 
  private:
   void run_channels_last(const float* images, float* out) const {
     const int64_t of_row = form_.out[1] * form_.window[0] * form_.window[1] * form_.channels;
-    at::parallel_for(0, form_.images * form_.out[0], kMultiplicationsWorthAFork / of_row + 1,
-                     [&](int64_t begin, int64_t end) {
-                       for (int64_t row = begin; row < end; ++row) {
-                         const float* image = images + row / form_.out[0] * form_.channels * form_.pixels_in();
-                         run_row(image, row % form_.out[0], out + row * form_.out[1] * form_.channels);
-                       }
-                     });
+    fork_by_multiplications(form_.images * form_.out[0], of_row, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const float* image = images + row / form_.out[0] * form_.channels * form_.pixels_in();
+        run_row(image, row % form_.out[0], out + row * form_.out[1] * form_.channels);
+      }
+    });
   }
 
   void run_row(const float* image, int64_t row, float* out) const {

@@ -1,6 +1,7 @@
 #include "kernels/packed/block_convolution.h"
 
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/forks.h"
 #include "kernels/packed/channel_blocks.h"
 #include "kernels/packed/scratch.h"
 #include "kernels/packed/tiled_product.h"
@@ -47,7 +48,7 @@ class DepthwiseForward {
   void run() const {
     const int64_t items = form_.images * blocks_.count();
     const int64_t of_item = std::max<int64_t>(form_.multiplications() / items, 1);
-    at::parallel_for(0, items, kMultiplicationsWorthAFork / of_item + 1, [&](int64_t begin, int64_t end) {
+    fork_by_multiplications(items, of_item, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         run_block(i % form_.images, i / form_.images);
       }
@@ -142,7 +143,7 @@ class BlockGradients {
     part_ = parts_ > 1 ? parts_of_gradients.of(parts_ * elements_of_part()) : nullptr;
     const int64_t items = blocks_.count() * parts_;
     const int64_t of_item = std::max<int64_t>(form_.multiplications() / items, 1);
-    at::parallel_for(0, items, kMultiplicationsWorthAFork / of_item + 1, [&](int64_t begin, int64_t end) {
+    fork_by_multiplications(items, of_item, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i % parts_ * images;
         run_images(i / parts_, i % parts_, first, std::min(first + images, form_.images));

@@ -1,10 +1,9 @@
 // Convolutions by direct loops: depthwise ones, and those of images with few channels. Of these a matrix product would
 // multiply too few numbers per element that it gathers.
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/forks.h"
 #include "kernels/packed/packed_convolution.h"
 #include "kernels/packed/tiled_product.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -34,8 +33,7 @@ class DirectConvolution final : public PackedConvolution, private PackedOperator
     const int64_t rows = form_.images * form_.size_out(0);
     const int64_t of_row = form_.multiplications() / rows;
     const DirectLoops loops = loops_of(image, out);
-    at::parallel_for(0, rows, kMultiplicationsWorthAFork / std::max<int64_t>(of_row, 1) + 1,
-                     [&](int64_t begin, int64_t end) { run_rows(loops, begin, end, then); });
+    fork_by_multiplications(rows, of_row, [&](int64_t begin, int64_t end) { run_rows(loops, begin, end, then); });
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "kernels/packed/gemm.h"
 
+#include "kernels/loops/forks.h"
 #include "kernels/loops/transpose.h"
 #include "kernels/packed/scratch.h"
 #include "plan/intra_op_threads.h"
@@ -114,7 +115,7 @@ void Gemm::run(const float* left, const float* right, const float* bias, float* 
   }
   run_blas(left, right, /*adds=*/bias != nullptr, out);
   if (then) {
-    for_rows(m_, n_, then);
+    fork_by_elements(m_, n_, then);
   }
 }
 
@@ -155,7 +156,7 @@ void Gemm::run_tiles(const float* left, const float* right, const float* bias, b
     });
   }
   if (then && !cuts_rows) {
-    for_rows(m_, n_, then);
+    fork_by_elements(m_, n_, then);
   }
 }
 

@@ -1,9 +1,8 @@
 // Depthwise convolutions of rows of pixels, channel by channel, with the weights as they are.
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/forks.h"
 #include "kernels/packed/packed_convolution.h"
 #include "kernels/packed/tiled_product.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 
@@ -26,7 +25,7 @@ class LineConvolution final : public PackedConvolution {
   void run(const float* image, float* out, const RowsFunction& /*then*/) override {
     const int64_t lines = form_.images * form_.channels_out;
     const int64_t of_line = std::max<int64_t>(form_.multiplications() / lines, 1);
-    at::parallel_for(0, lines, kMultiplicationsWorthAFork / of_line + 1, [&](int64_t begin, int64_t end) {
+    fork_by_multiplications(lines, of_line, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         direct_kernels()->depthwise_line(line(i, image, out));
       }

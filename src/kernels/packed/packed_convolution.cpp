@@ -1,10 +1,8 @@
 #include "kernels/packed/packed_convolution.h"
 
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/forks.h"
 #include "kernels/packed/block_convolution.h"
-#include "kernels/packed/tiled_product.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <atomic>
@@ -39,7 +37,7 @@ bool ignores_padding(const ConvolutionForm& form, const float* weights) {
 
 bool are_finite(const float* elements, int64_t count) {
   std::atomic<bool> result = true;
-  at::parallel_for(0, count, kElementsWorthAFork, [&](int64_t begin, int64_t end) {
+  fork_by_elements(count, 1, [&](int64_t begin, int64_t end) {
     if (!direct_kernels()->planes.are_finite(elements + begin, end - begin)) {
       result.store(false, std::memory_order_relaxed);
     }

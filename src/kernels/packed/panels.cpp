@@ -1,9 +1,7 @@
 #include "kernels/packed/panels.h"
 
+#include "kernels/loops/forks.h"
 #include "kernels/loops/transpose.h"
-#include "kernels/packed/tiled_product.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstring>
@@ -43,7 +41,7 @@ Panels::Panels(const TileKernels& kernels, int64_t groups, int64_t columns, int6
 
 void Panels::pack(const ConvolutionWeights& weights, float* packed) const {
   const int64_t items = static_cast<int64_t>(panels_.size()) * kernel_rows_;
-  at::parallel_for(0, items, kElementsWorthAFork * items / elements_ + 1, [&](int64_t begin, int64_t end) {
+  fork_by_elements(items, elements_ / items, [&](int64_t begin, int64_t end) {
     while (begin < end) {
       const int64_t first = begin % kernel_rows_;
       const int64_t last = std::min(first + end - begin, kernel_rows_);

@@ -1,4 +1,5 @@
 // Convolutions of single pixels, by products of the weights and each image as they are.
+#include "kernels/loops/forks.h"
 #include "kernels/packed/gemm.h"
 #include "kernels/packed/packed_convolution.h"
 
@@ -37,7 +38,7 @@ class ProductConvolution final : public PackedConvolution {
       return;
     }
     const int64_t of_image = form_.multiplications() / form_.images;
-    at::parallel_for(0, form_.images, kMultiplicationsWorthAFork / of_image + 1, [&](int64_t begin, int64_t end) {
+    fork_by_multiplications(form_.images, of_image, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         run_image(i);
       }

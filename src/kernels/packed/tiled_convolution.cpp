@@ -1,11 +1,10 @@
 // Convolutions by tiles: a product of the pixels that the kernel covers, and the weights.
+#include "kernels/loops/forks.h"
 #include "kernels/loops/transpose.h"
 #include "kernels/packed/image_rows.h"
 #include "kernels/packed/packed_convolution.h"
 #include "kernels/packed/tiled_product.h"
 #include "plan/large_blocks.h"
-
-#include <ATen/Parallel.h>
 
 namespace sconce {
 namespace {
@@ -82,7 +81,7 @@ class TiledConvolution final : public PackedConvolution, private PackedOperator 
     const int64_t channels = form_.channels_out;
     const int64_t pixels = form_.pixels_out();
     const int64_t blocks = (channels + kBlock - 1) / kBlock;
-    at::parallel_for(0, form_.images * blocks, kElementsWorthAFork / (kBlock * pixels) + 1, [&](int64_t begin, int64_t end) {
+    fork_by_elements(form_.images * blocks, kBlock * pixels, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t image = i / blocks * channels * pixels;
         const int64_t first = i % blocks * kBlock;

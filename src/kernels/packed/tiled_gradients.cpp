@@ -1,12 +1,11 @@
 #include "kernels/packed/tiled_gradients.h"
 
 #include "kernels/loops/direct_loops.h"
+#include "kernels/loops/forks.h"
 #include "kernels/loops/transpose.h"
 #include "kernels/packed/image_rows.h"
 #include "kernels/packed/tiled_product.h"
 #include "plan/large_blocks.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <numeric>
@@ -29,7 +28,7 @@ class Elements {
 // Calls the function for items that read or write so many elements each, on LibTorch's intra-op threads.
 template <typename Function>
 void for_items(int64_t items, int64_t elements, const Function& function) {
-  at::parallel_for(0, items, kElementsWorthAFork / std::max<int64_t>(elements, 1) + 1, [&](int64_t begin, int64_t end) {
+  fork_by_elements(items, elements, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       function(i);
     }
@@ -208,9 +207,7 @@ class GradientOfWeights {
   int64_t channels() const { return form_.channels_in / form_.groups; }
   int64_t rows() const { return channels() * form_.kernel[0] * form_.kernel[1]; }
   // The pixels of an image, with zeros around it, that the kernel covers.
-  int64_t covered(size_t dim) const {
-    return (form_.size_out(dim) - 1) * form_.stride[dim] + (form_.kernel[dim] - 1) * form_.dilation[dim] + 1;
-  }
+  int64_t covered(size_t dim) const { return ImageWindows::of(form_).covered(dim, form_.size_out(dim)); }
   int64_t row_distance() const { return part_width_ * form_.stride[1]; }
   int64_t plane() const { return height_ * row_distance(); }
   // Where a column of a padded image is in a row of the copy.

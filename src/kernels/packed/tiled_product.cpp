@@ -1,5 +1,7 @@
 #include "kernels/packed/tiled_product.h"
 
+#include "kernels/loops/forks.h"
+
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -70,10 +72,6 @@ class WorkShares {
 
 }  // namespace
 
-void for_rows(int64_t rows, int64_t columns, const RowsFunction& function) {
-  at::parallel_for(0, rows, kElementsWorthAFork / columns + 1, function);
-}
-
 struct TiledProduct::Block {
   const float* packed;
   const TiledRows& all_rows;
@@ -127,7 +125,7 @@ void TiledProduct::run(const float* packed, const TiledRows& rows, float* out, c
     }
   });
   if (then && cut.panels > 1) {
-    for_rows(rows.count, panels_.columns(), then);
+    fork_by_elements(rows.count, panels_.columns(), then);
   }
 }
 

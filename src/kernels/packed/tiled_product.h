@@ -11,9 +11,6 @@
 
 namespace sconce {
 
-// Calls the function for all rows, on LibTorch's intra-op threads.
-void for_rows(int64_t rows, int64_t columns, const RowsFunction& function);
-
 // The rows of the left operand. `find` writes where each of some rows begins. It is called on any thread, and the rows that
 // it found stay where they are until the next call on that thread.
 struct TiledRows {
@@ -60,10 +57,5 @@ class TiledProduct {
   int64_t runs_ = 0;
   int64_t depth_ = 0;
 };
-
-// Work of fewer multiplications runs on the caller's thread: to fork costs more than it gains.
-inline constexpr int64_t kMultiplicationsWorthAFork = 1 << 19;
-// The same of copies and sums: reads of fewer elements.
-inline constexpr int64_t kElementsWorthAFork = 1 << 15;
 
 }  // namespace sconce
