@@ -20,6 +20,7 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_attention_kernels(rows);
     add_recurrent_kernels(rows);
     add_bag_kernels(rows);
+    add_embedding_gradient_kernels(rows);
     return rows;
   }();
   const auto found = op.schema == nullptr || op.runs_under_autocast ? table.end() : table.find(op.schema->operator_name());

@@ -1,4 +1,4 @@
-// Embedding bags by one kernel: the results, and the errors, of LibTorch's operator.
+// Embedding bags, and gradients of embeddings, by one kernel: the results, and the errors, of LibTorch's operators.
 #include "tests/kernels/prepared_function.h"
 #include "tests/support/threads.h"
 
@@ -131,6 +131,112 @@ TEST(EmbeddingBags, HaveEveryKindOfVectors) {
                       .divisor = 3,
                       .out = out.data_ptr<float>()});
       EXPECT_TRUE(at::allclose(out, expected, 1e-5, 1e-5)) << lanes;
+    }
+  }
+}
+
+// The gradients of looked-up rows, in the order in which LibTorch adds them.
+TEST(EmbeddingGradients, AreThoseOfLibTorch) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(2);
+  for (const int threads : {1, 3}) {
+    const testing::Threads guard(threads);
+    for (const int64_t columns : {1, 3, 16, 64, 100}) {
+      for (const at::ScalarType dtype : {at::kLong, at::kInt}) {
+        const at::Tensor gradient = at::randn({20, 40, columns});
+        gradient[1][2][0] = std::numeric_limits<float>::quiet_NaN();
+        gradient[3].fill_(std::numeric_limits<float>::infinity());
+        const at::Tensor indices = at::randint(0, 30, {20, 40}).to(dtype);
+        // LibTorch's operator serves what scales, and a gradient that is not contiguous.
+        for (const std::string settings :
+             {"gradient, indices, 200, -1, False", "gradient, indices, 200, 4, False", "gradient, indices, 200, 4, True",
+              "gradient.transpose(0, 1), indices.t(), 30, 4, False"}) {
+          const std::string source =
+              "def f(gradient: Tensor, indices: Tensor):\n    return torch.embedding_dense_backward(" + settings + ")\n";
+          const at::Tensor expected = testing::run(*plain_function(source), {gradient, indices}).toTensor();
+          const auto prepared = prepared_function(source);
+          for (int run = 0; run < 3; ++run) {
+            const at::Tensor got = testing::run(*prepared, {gradient, indices}).toTensor();
+            expect_alike(got, expected, settings);
+            EXPECT_TRUE(at::equal(got.nan_to_num(7.0), expected.nan_to_num(7.0))) << settings << ": other bits";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(EmbeddingGradients, OfBagsAreThoseOfLibTorch) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(3);
+  struct Case {
+    std::string forward;   // from scale_grad_by_freq on
+    std::string backward;  // the same
+    std::vector<int64_t> offsets;
+    bool has_factors = false;
+  };
+  const std::vector<Case> cases = {
+      {"False, 0", "False, 0, False, factors, -1", {0, 3, 3, 100, 250}},
+      {"False, 0", "False, 0, False, factors, 4", {0, 3, 3, 100, 400}},
+      {"False, 0, False, factors", "False, 0, False, factors, -1", {0, 1, 200}, true},
+      {"False, 1", "False, 1, False, factors, -1", {0, 0, 17, 300}},
+      {"False, 1, False, None, False, 5", "False, 1, False, factors, 5", {0, 0, 17, 300}},
+      {"False, 1, False, None, True", "False, 1, False, factors, -1", {0, 0, 17, 300, 400}},
+      {"True, 0", "True, 0, False, factors, -1", {0, 5, 30}},    // LibTorch's
+      {"False, 2", "False, 2, False, factors, -1", {0, 5, 30}},  // LibTorch's
+  };
+  for (const int threads : {1, 3}) {
+    const testing::Threads guard(threads);
+    for (const int64_t columns : {1, 16, 100}) {
+      const at::Tensor table = at::randn({50, columns});
+      for (const at::ScalarType dtype : {at::kLong, at::kInt}) {
+        const at::Tensor indices = at::randint(0, 50, {400}).to(dtype);
+        const at::Tensor factors = at::randn({400});
+        for (const Case& each : cases) {
+          const std::string source =
+              "def f(table: Tensor, indices: Tensor, offsets: Tensor, factors: Optional[Tensor], gradient: Tensor):\n"
+              "    y, bag, size, largest = torch._embedding_bag(table, indices, offsets, " +
+              each.forward +
+              ")\n"
+              "    return torch._embedding_bag_backward(y * gradient, indices, offsets, bag, size, largest, 50, " +
+              each.backward + ")\n";
+          const torch::jit::Stack arguments = {table, indices, offsets_of(each.offsets, dtype),
+                                               optional(each.has_factors ? factors : at::Tensor()), at::randn({columns})};
+          const at::Tensor expected = testing::run(*plain_function(source), arguments).toTensor();
+          const auto prepared = prepared_function(source);
+          for (int run = 0; run < 3; ++run) {
+            expect_alike(testing::run(*prepared, arguments).toTensor(), expected, each.backward);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(EmbeddingGradients, HaveEveryKindOfVectors) {
+  at::manual_seed(4);
+  const at::Tensor from = at::randn({12, 77});
+  const at::Tensor rows = at::randint(0, 30, {12}, at::kInt);
+  const at::Tensor factors = at::randn({12});
+  const at::Tensor expected = at::zeros({30, 77}).index_add(0, rows, from * factors.unsqueeze(1) * 2);
+  expected.narrow(0, 0, 3).zero_();
+  expected.narrow(0, 20, 10).zero_();
+  expected[5].zero_();
+  for (const int64_t lanes : {4, 8, 16}) {
+    if (const BagSums* sums = bag_sums(lanes)) {
+      const at::Tensor table = at::zeros({30, 77});
+      sums->add_int32({.from = from.const_data_ptr<float>(),
+                       .distance = 77,
+                       .columns = 77,
+                       .rows = rows.const_data_ptr<int32_t>(),
+                       .count = 12,
+                       .factors = factors.const_data_ptr<float>(),
+                       .factor = 2,
+                       .skipped = 5,
+                       .first = 3,
+                       .last = 20,
+                       .table = table.data_ptr<float>()});
+      EXPECT_TRUE(at::allclose(table, expected, 1e-5, 1e-5)) << lanes;
     }
   }
 }

@@ -37,9 +37,12 @@ bool is_decomposed(const Op& op) {
 
 // LibTorch compares no sizes of its operands, and reads memory that is not theirs if they do not fit.
 bool is_unchecked(const Op& op) {
-  static const std::set<std::string> names = {
-      "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
-      "aten::native_batch_norm", "aten::native_batch_norm_backward", "aten::native_layer_norm_backward"};
+  static const std::set<std::string> names = {"aten::_embedding_bag_backward",
+                                              "aten::_scaled_dot_product_flash_attention_for_cpu",
+                                              "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+                                              "aten::native_batch_norm",
+                                              "aten::native_batch_norm_backward",
+                                              "aten::native_layer_norm_backward"};
   return names.contains(op.kind.toQualString());
 }
 

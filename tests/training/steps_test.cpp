@@ -99,22 +99,23 @@ TEST_P(TrainingSteps, TheLossStaysWithinTheBandOfRounding) {
   Trainee perturbed = trainee(Trainee::Executor::kEager);
   Trainee ours = trainee(Trainee::Executor::kSconce);
   perturbed.perturb_arguments();
-  double first = 0;
-  double last = 0;
-  double band = 0;  // the largest distance between the eager runs so far
-  double widest = 0;
+  std::vector<double> losses;
+  std::vector<double> distances;
+  double band = 0;  // the largest distance between the eager runs
   for (uint64_t step = 0; step < steps(); ++step) {
-    const double expected = eager.train(step);
-    const double got = ours.train(step);
-    band = std::max(band, std::abs(perturbed.train(step) - expected));
-    widest = std::max(widest, std::abs(got - expected));
-    ASSERT_LE(std::abs(got - expected), kBand * band + kRounding * std::abs(expected)) << "step " << step;
-    first = step == 0 ? expected : first;
-    last = expected;
+    perturbed.perturb_parameters();  // as if each operator of each step rounded otherwise
+    losses.push_back(eager.train(step));
+    distances.push_back(std::abs(ours.train(step) - losses.back()));
+    band = std::max(band, std::abs(perturbed.train(step) - losses.back()));
   }
-  EXPECT_LT(last, first) << "the model does not learn";
-  std::cout << model().name << ", " << steps() << " steps: loss " << first << " to " << last << "; farthest from eager: "
-            << "sconce " << widest << ", eager with perturbed arguments " << band << "\n";
+  // A pixel that a relu or a pool takes otherwise moves all losses that follow, in eager's run at another step than in ours.
+  for (size_t step = 0; step < losses.size(); ++step) {
+    EXPECT_LE(distances[step], kBand * band + kRounding * std::abs(losses[step])) << "step " << step;
+  }
+  EXPECT_LT(losses.back(), losses.front()) << "the model does not learn";
+  std::cout << model().name << ", " << steps() << " steps: loss " << losses.front() << " to " << losses.back()
+            << "; farthest from eager: sconce " << *std::ranges::max_element(distances) << ", eager with other rounding "
+            << band << "\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TrainingSteps,

@@ -60,6 +60,16 @@ void Trainee::perturb_arguments() {
   }
 }
 
+void Trainee::perturb_parameters() {
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : parameters_) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const at::Tensor direction =
+        at::full_like(parameter, kInfinity).masked_fill_(at::rand_like(parameter) < 0.5, -kInfinity);
+    parameter.copy_(at::nextafter(parameter, direction));
+  }
+}
+
 c10::IValue Trainee::call(std::vector<c10::IValue> arguments) const {
   return sconce_ ? sconce_->run_method(cases_.method, std::move(arguments)) : eager_->session()->run(std::move(arguments));
 }

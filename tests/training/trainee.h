@@ -28,6 +28,8 @@ class Trainee {
   void copy_state(const Trainee& other);
   // Moves every floating-point argument by one unit in the last place.
   void perturb_arguments();
+  // Moves every parameter by one unit in the last place, up or down by chance.
+  void perturb_parameters();
 
   // Computes the gradients of a step, and returns the loss. `step` seeds LibTorch's generator.
   double backward(uint64_t step);

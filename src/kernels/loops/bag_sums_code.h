@@ -42,4 +42,32 @@ void sum_rows(const BagOfRows<Index>& bag) {
   }
 }
 
-constexpr BagSums make_bag_sums() { return {sum_rows<int64_t>, sum_rows<int32_t>}; }
+template <typename Index>
+void add_rows(const AddedRows<Index>& added) {
+  constexpr int64_t kAhead = 4;
+  const int64_t vectors = added.columns / kLanes * kLanes;
+  const int some = static_cast<int>(added.columns - vectors);
+  for (int64_t i = 0; i < added.count; ++i) {
+    if (i + kAhead < added.count) {
+      const auto later = static_cast<int64_t>(added.rows[i + kAhead]);
+      if (later >= added.first && later < added.last) {
+        __builtin_prefetch(added.table + later * added.columns);
+      }
+    }
+    const auto row = static_cast<int64_t>(added.rows[i]);
+    if (row < added.first || row >= added.last || row == added.skipped) {
+      continue;
+    }
+    const float* const from = added.from + i * added.distance;
+    float* const to = added.table + row * added.columns;
+    const float factor = added.factors != nullptr ? added.factor * added.factors[i] : added.factor;
+    for (int64_t column = 0; column < vectors; column += kLanes) {
+      store(to + column, load(to + column) + load(from + column) * factor);
+    }
+    if (some > 0) {
+      store_some(to + vectors, load_some(to + vectors, some) + load_some(from + vectors, some) * factor, some);
+    }
+  }
+}
+
+constexpr BagSums make_bag_sums() { return {sum_rows<int64_t>, sum_rows<int32_t>, add_rows<int64_t>, add_rows<int32_t>}; }
