@@ -8,7 +8,21 @@
 namespace sconce {
 namespace {
 
-bool is_of_float(const at::Tensor& tensor) { return tensor.scalar_type() == at::kFloat && tensor.is_contiguous(); }
+// Returns how far apart the rows of the gradient lie in memory. Returns 0 if they are not at equal distances, or their
+// elements not side by side.
+int64_t row_distance(const at::Tensor& gradient) {
+  const int64_t last = gradient.dim() - 1;
+  if (gradient.scalar_type() != at::kFloat || last < 1 || gradient.numel() == 0 ||
+      (gradient.size(last) > 1 && gradient.stride(last) != 1)) {
+    return 0;
+  }
+  for (int64_t dim = 0; dim < last - 1; ++dim) {
+    if (gradient.stride(dim) != gradient.size(dim + 1) * gradient.stride(dim + 1)) {
+      return 0;
+    }
+  }
+  return gradient.stride(last - 1);
+}
 
 bool has_indices(const at::Tensor& tensor) {
   return tensor.is_contiguous() && (tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt);
@@ -36,7 +50,8 @@ class EmbeddingGradientKernel final : public ReusableKernel {
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& gradient = arguments.tensor(kGradient);
     const at::Tensor& indices = arguments.tensor(kIndices);
-    if (!is_of_float(gradient) || !has_indices(indices) || gradient.dim() != indices.dim() + 1 ||
+    distance_ = row_distance(gradient);
+    if (distance_ == 0 || !has_indices(indices) || gradient.dim() != indices.dim() + 1 ||
         gradient.sizes().slice(0, static_cast<size_t>(indices.dim())) != indices.sizes() ||
         arguments.value(kScalesByFrequency).toBool()) {
       return false;
@@ -46,7 +61,7 @@ class EmbeddingGradientKernel final : public ReusableKernel {
     columns_ = gradient.sizes().back();
     indices_ = indices.numel();
     padding_ = arguments.value(kPadding).toInt();
-    if (rows_ < 1 || columns_ < 1) {
+    if (rows_ < 1) {
       return false;
     }
     results[0].place({rows_, columns_}, {}, at::kFloat);
@@ -62,7 +77,7 @@ class EmbeddingGradientKernel final : public ReusableKernel {
   template <typename Index>
   void run_with(const KernelArguments& arguments, KernelResults results) const {
     const AddedRows<Index> added = {.from = static_cast<const float*>(arguments.data(kGradient)),
-                                    .distance = columns_,
+                                    .distance = distance_,
                                     .columns = columns_,
                                     .rows = static_cast<const Index*>(arguments.data(kIndices)),
                                     .count = indices_,
@@ -74,6 +89,7 @@ class EmbeddingGradientKernel final : public ReusableKernel {
   bool is_long_ = true;
   int64_t rows_ = 0;
   int64_t columns_ = 0;
+  int64_t distance_ = 0;
   int64_t indices_ = 0;
   int64_t padding_ = -1;
 };
@@ -90,16 +106,17 @@ class BagGradientKernel final : public ReusableKernel {
     const at::Tensor& sizes = arguments.tensor(kSizes);
     const int64_t mode = arguments.value(kMode).toInt();
     has_factors_ = arguments.is_tensor(kFactors);
-    if (arguments.is_exact() || !is_of_float(gradient) || gradient.dim() != 2 || !has_indices(indices) ||
-        !has_indices(offsets) || !has_indices(bag_of_index) || !has_indices(sizes) || indices.dim() != 1 ||
-        offsets.dim() != 1 || indices.scalar_type() != offsets.scalar_type() ||
-        indices.scalar_type() != bag_of_index.scalar_type() || indices.scalar_type() != sizes.scalar_type() ||
-        (mode != kSum && mode != kMean) || arguments.value(kScalesByFrequency).toBool() ||
-        arguments.value(kIsSparse).toBool()) {
+    distance_ = row_distance(gradient);
+    if (arguments.is_exact() || distance_ == 0 || gradient.dim() != 2 || !has_indices(indices) || !has_indices(offsets) ||
+        !has_indices(bag_of_index) || !has_indices(sizes) || indices.dim() != 1 || offsets.dim() != 1 ||
+        indices.scalar_type() != offsets.scalar_type() || indices.scalar_type() != bag_of_index.scalar_type() ||
+        indices.scalar_type() != sizes.scalar_type() || (mode != kSum && mode != kMean) ||
+        arguments.value(kScalesByFrequency).toBool() || arguments.value(kIsSparse).toBool()) {
       return false;
     }
-    if (has_factors_ && (mode != kSum || !is_of_float(arguments.tensor(kFactors)) ||
-                         arguments.tensor(kFactors).sizes() != indices.sizes())) {
+    if (has_factors_ &&
+        (mode != kSum || arguments.tensor(kFactors).scalar_type() != at::kFloat ||
+         !arguments.tensor(kFactors).is_contiguous() || arguments.tensor(kFactors).sizes() != indices.sizes())) {
       return false;
     }
     are_means_ = mode == kMean;
@@ -111,8 +128,8 @@ class BagGradientKernel final : public ReusableKernel {
     indices_ = indices.numel();
     offsets_ = offsets.numel();
     knows_bags_ = bag_of_index.numel() > 0;
-    if (rows_ < 1 || columns_ < 1 || bags_ < 1 || (offsets_ != bags_ && offsets_ != bags_ + 1) ||
-        (knows_bags_ && bag_of_index.numel() != indices_) || (are_means_ && sizes.numel() != bags_)) {
+    if (rows_ < 1 || (offsets_ != bags_ && offsets_ != bags_ + 1) || (knows_bags_ && bag_of_index.numel() != indices_) ||
+        (are_means_ && sizes.numel() != bags_)) {
       return false;
     }
     results[0].place({rows_, columns_}, {}, at::kFloat);
@@ -181,7 +198,7 @@ class BagGradientKernel final : public ReusableKernel {
     add_to_zeros(added, rows_, indices_, [&](AddedRows<Index>& of_thread) {
       for (int64_t bag = 0; bag < bags_; ++bag) {
         const auto first = static_cast<int64_t>(offsets[bag]);
-        of_thread.from = gradient + bag * columns_;
+        of_thread.from = gradient + bag * distance_;
         of_thread.rows = indices + first;
         of_thread.count = end_of(offsets, bag) - first;
         of_thread.factors = has_factors_ ? factors + first : nullptr;
@@ -197,6 +214,7 @@ class BagGradientKernel final : public ReusableKernel {
   bool knows_bags_ = false;
   int64_t rows_ = 0;
   int64_t columns_ = 0;
+  int64_t distance_ = 0;
   int64_t bags_ = 0;
   int64_t indices_ = 0;
   int64_t offsets_ = 0;

@@ -150,7 +150,8 @@ TEST(EmbeddingGradients, AreThoseOfLibTorch) {
         // LibTorch's operator serves what scales, and a gradient that is not contiguous.
         for (const std::string settings :
              {"gradient, indices, 200, -1, False", "gradient, indices, 200, 4, False", "gradient, indices, 200, 4, True",
-              "gradient.transpose(0, 1), indices.t(), 30, 4, False"}) {
+              "gradient.transpose(0, 1), indices.t(), 30, 4, False",
+              "gradient[:, 1:2], indices[:, 1:2].contiguous(), 200, -1, False"}) {
           const std::string source =
               "def f(gradient: Tensor, indices: Tensor):\n    return torch.embedding_dense_backward(" + settings + ")\n";
           const at::Tensor expected = testing::run(*plain_function(source), {gradient, indices}).toTensor();
@@ -198,7 +199,8 @@ TEST(EmbeddingGradients, OfBagsAreThoseOfLibTorch) {
               "    y, bag, size, largest = torch._embedding_bag(table, indices, offsets, " +
               each.forward +
               ")\n"
-              "    return torch._embedding_bag_backward(y * gradient, indices, offsets, bag, size, largest, 50, " +
+              "    return torch._embedding_bag_backward(torch.stack([y, y * gradient], 1)[:, 1], indices, offsets, bag, "
+              "size, largest, 50, " +
               each.backward + ")\n";
           const torch::jit::Stack arguments = {table, indices, offsets_of(each.offsets, dtype),
                                                optional(each.has_factors ? factors : at::Tensor()), at::randn({columns})};
