@@ -20,6 +20,7 @@
 #include "passes/matmul/decompose_attention.h"
 #include "passes/matmul/decompose_convolution_gradients.h"
 #include "passes/matmul/decompose_pointwise_gradients.h"
+#include "passes/matmul/decompose_recorded_lstm.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
 #include "passes/matmul/join_summed_products.h"
@@ -176,6 +177,7 @@ size_t specializing_passes(Graph& graph, const InputAssumptions& given, const Co
         runner.run("decompose_attention", decompose_attention, graph);
         bool has_products = runner.run("decompose_pointwise_gradients", decompose_pointwise_gradients, graph);
         has_products |= runner.run("decompose_convolution_gradients", decompose_convolution_gradients, graph);
+        has_products |= runner.run("decompose_recorded_lstm", decompose_recorded_lstm, graph);
         if (has_products) {  // known sizes decide which ones
           derive_facts();
           simplify(graph, timed_by(runner));

@@ -19,6 +19,7 @@ const KernelRow* find_kernel_row(const Op& op) {
     add_pool_kernels(rows);
     add_attention_kernels(rows);
     add_recurrent_kernels(rows);
+    add_recurrent_gradient_kernels(rows);
     add_bag_kernels(rows);
     add_embedding_gradient_kernels(rows);
     return rows;

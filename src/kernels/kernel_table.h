@@ -28,6 +28,7 @@ void add_volume_kernels(KernelTable& table);
 void add_pool_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_recurrent_kernels(KernelTable& table);
+void add_recurrent_gradient_kernels(KernelTable& table);
 void add_bag_kernels(KernelTable& table);
 void add_embedding_gradient_kernels(KernelTable& table);
 

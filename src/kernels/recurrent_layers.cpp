@@ -1,5 +1,6 @@
 // sconce::lstm_layer and recurrent_layer: what is left of an LSTM, a GRU or a simple recurrent layer after the products of
-// all time steps with the input weights. decompose_rnn (passes/matmul/) makes it.
+// all time steps with the input weights. decompose_rnn (passes/matmul/) makes it. lstm_layer_for_gradients is one direction
+// of an LSTM, which keeps what its gradients need. decompose_recorded_lstm makes it.
 #include "kernels/float32_precision.h"
 #include "kernels/kernel_table.h"
 #include "kernels/loops/forks.h"
@@ -25,7 +26,10 @@ namespace {
 //   input    time steps x rows x gates * hidden: the product of the input, with its bias
 //   weight   gates * hidden x hidden, of the state; bias: gates * hidden
 //   h, c     directions x rows x hidden
-// Results: time steps x rows x directions * hidden, then the last h, and of an LSTM the last c.
+//   reverse  the direction goes from the last time step to the first
+// Results: time steps x rows x directions * hidden, then the last h, and of an LSTM the last c. For gradients, also what
+// each time step has computed, time steps x rows x 5 * hidden: sigmoid or tanh of each gate, and c. There, h and c are rows
+// x hidden.
 
 // ---- the operator: what LibTorch computes, operator by operator
 
@@ -98,6 +102,33 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_layer(const at::Tensor& inpu
                    {bias, back_bias}, h, c);
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> lstm_layer_for_gradients(const at::Tensor& input,
+                                                                                    const at::Tensor& weight,
+                                                                                    const OptionalTensor& bias,
+                                                                                    const at::Tensor& h, const at::Tensor& c,
+                                                                                    bool reverse) {
+  TORCH_CHECK(h.dim() == 2 && input.dim() == 3 && input.size(2) == 4 * h.size(1),
+              "expected products of the input with four times as many columns as h has, but got ", input.sizes(), " and ",
+              h.sizes());
+  const int64_t steps = input.size(0);
+  std::vector<at::Tensor> out(static_cast<size_t>(steps));
+  std::vector<at::Tensor> kept(static_cast<size_t>(steps));
+  State state = {h, c};
+  for (int64_t step = 0; step < steps; ++step) {
+    const auto t = static_cast<size_t>(reverse ? steps - 1 - step : step);
+    const auto gates = (input[static_cast<int64_t>(t)] + at::linear(state.h, weight, bias)).chunk(4, 1);
+    const at::Tensor i = gates[0].sigmoid();
+    const at::Tensor f = gates[1].sigmoid();
+    const at::Tensor g = gates[2].tanh();
+    const at::Tensor o = gates[3].sigmoid();
+    const at::Tensor new_c = f * state.c + i * g;
+    state = {o * new_c.tanh(), new_c};
+    out[t] = state.h;
+    kept[t] = at::cat({i, f, g, o, new_c}, 1);
+  }
+  return {at::stack(out), state.h.clone(), state.c.clone(), at::stack(kept)};
+}
+
 std::tuple<at::Tensor, at::Tensor> recurrent_layer(const at::Tensor& input, const at::Tensor& weight,
                                                    const OptionalTensor& bias, const OptionalTensor& back_input,
                                                    const OptionalTensor& back_weight, const OptionalTensor& back_bias,
@@ -159,25 +190,31 @@ class StateWeights final : public PackedOperator {
 class RecurrentLayerKernel final : public ReusableKernel {
  public:
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
-    has_c_ = arguments.is_tensor(kC);
+    keeps_ = results.size() == 4;
+    has_c_ = keeps_ || arguments.is_tensor(kC);
+    is_reversed_ = keeps_ && arguments.value(kReverse).toBool();
     const std::string kind = has_c_ ? "lstm" : arguments.value(kKind).toStringRef();
     gates_ = gates_of(kind);
     const RecurrentCells& cells = recurrent_cells();
-    compute_ = kind == "lstm" ? cells.lstm : kind == "gru" ? cells.gru : kind == "rnn_tanh" ? cells.tanh : cells.relu;
-    const at::Tensor& h = arguments.tensor(kH);
-    if (arguments.is_exact() || gates_ == 0 || !is_dense_float(h) || h.dim() != 3 ||
+    compute_ = keeps_               ? cells.lstm_kept
+               : kind == "lstm"     ? cells.lstm
+               : kind == "gru"      ? cells.gru
+               : kind == "rnn_tanh" ? cells.tanh
+                                    : cells.relu;
+    const at::Tensor& h = arguments.tensor(place_of_h());
+    if (arguments.is_exact() || gates_ == 0 || !is_dense_float(h) || h.dim() != (keeps_ ? 2 : 3) ||
         !computes_in_float32(at::Float32Op::RNN) || !computes_in_float32(at::Float32Op::MATMUL)) {
       return false;
     }
-    directions_ = h.size(0);
-    rows_ = h.size(1);
-    hidden_ = h.size(2);
+    directions_ = keeps_ ? 1 : h.size(0);
+    rows_ = h.size(-2);
+    hidden_ = h.size(-1);
     const at::Tensor& input = arguments.tensor(kInput);
     steps_ = input.dim() == 3 ? input.size(0) : 0;
-    if (directions_ != (arguments.is_tensor(kBackInput) ? 2 : 1) || steps_ == 0 || rows_ == 0 || hidden_ == 0) {
+    if (directions_ != (!keeps_ && arguments.is_tensor(kBackInput) ? 2 : 1) || steps_ == 0 || rows_ == 0 || hidden_ == 0) {
       return false;
     }
-    if (has_c_ && !has_sizes(arguments.tensor(kC), h.sizes())) {
+    if (has_c_ && !has_sizes(arguments.tensor(place_of_c()), h.sizes())) {
       return false;
     }
     for (size_t direction = 0; direction < static_cast<size_t>(directions_); ++direction) {
@@ -190,8 +227,11 @@ class RecurrentLayerKernel final : public ReusableKernel {
       weights_[direction].set_sizes(gates_, hidden_, steps_ * multiplications_of_step());
     }
     results[0].place({steps_, rows_, directions_ * hidden_}, {}, at::kFloat);
-    for (KernelResult& state : results.subspan(1)) {
-      state.place({directions_, rows_, hidden_}, {}, at::kFloat);
+    for (KernelResult& state : results.subspan(1, has_c_ ? 2 : 1)) {
+      state.place(h.sizes(), {}, at::kFloat);
+    }
+    if (keeps_) {
+      results[3].place({steps_, rows_, kKept * hidden_}, {}, at::kFloat);
     }
     return true;
   }
@@ -204,11 +244,12 @@ class RecurrentLayerKernel final : public ReusableKernel {
       directions[i] = {.number = i,
                        .of_input = static_cast<const float*>(arguments.data(at.input)),
                        .packed = weights_[i].packed(arguments, at.weight, at.bias),
-                       .first_h = static_cast<const float*>(arguments.data(kH)) + state,
-                       .first_c = has_c_ ? static_cast<const float*>(arguments.data(kC)) + state : nullptr,
+                       .first_h = static_cast<const float*>(arguments.data(place_of_h())) + state,
+                       .first_c = has_c_ ? static_cast<const float*>(arguments.data(place_of_c())) + state : nullptr,
                        .last_h = static_cast<float*>(results[1].data) + state,
                        .c = has_c_ ? static_cast<float*>(results[2].data) + state : nullptr,
-                       .out = static_cast<float*>(results[0].data) + static_cast<ptrdiff_t>(i) * hidden_};
+                       .out = static_cast<float*>(results[0].data) + static_cast<ptrdiff_t>(i) * hidden_,
+                       .kept = keeps_ ? static_cast<float*>(results[3].data) : nullptr};
     }
     const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
     const bool pays = steps_ * std::max<int64_t>(rows_, 4) * columns() * hidden_ >= kMultiplicationsWorthAFork;
@@ -232,6 +273,14 @@ class RecurrentLayerKernel final : public ReusableKernel {
  private:
   // The operators' arguments.
   enum Argument : size_t { kInput, kWeight, kBias, kBackInput, kBackWeight, kBackBias, kH, kC, kKind = kC };
+  // Those of the operator that keeps what gradients need.
+  static constexpr size_t kOneH = 3;
+  static constexpr size_t kOneC = 4;
+  static constexpr size_t kReverse = 5;
+  static constexpr int64_t kKept = 5;  // sigmoid or tanh of each gate, and c
+
+  size_t place_of_h() const { return keeps_ ? kOneH : size_t{kH}; }
+  size_t place_of_c() const { return keeps_ ? kOneC : size_t{kC}; }
 
   // A part of the rows reads all weights in each time step.
   static constexpr int64_t kRowsOfPart = 8;
@@ -250,6 +299,7 @@ class RecurrentLayerKernel final : public ReusableKernel {
     float* last_h = nullptr;
     float* c = nullptr;
     float* out = nullptr;
+    float* kept = nullptr;
   };
 
   static Places places(size_t direction) {
@@ -269,7 +319,7 @@ class RecurrentLayerKernel final : public ReusableKernel {
     return direction.out + (step * rows_ + row) * row_distance();
   }
   int64_t time_of(const Direction& direction, int64_t step) const {
-    return direction.number == 0 ? step : steps_ - 1 - step;
+    return direction.number == 0 && !is_reversed_ ? step : steps_ - 1 - step;
   }
   // The state of a row before the step.
   const float* state_of(const Direction& direction, int64_t step, int64_t row) const {
@@ -308,6 +358,7 @@ class RecurrentLayerKernel final : public ReusableKernel {
                 .h = state_of(direction, step, row),
                 .c = has_c_ ? direction.c + row * hidden_ : nullptr,
                 .out = row_of(direction, t, row),
+                .kept = keeps_ ? direction.kept + (t * rows_ + row) * kKept * hidden_ : nullptr,
                 .next = direction.of_input + next_row(direction, step, row, first, last) * columns(),
                 .hidden = hidden_});
     }
@@ -345,6 +396,8 @@ class RecurrentLayerKernel final : public ReusableKernel {
 
   RecurrentCells::Compute compute_ = nullptr;
   bool has_c_ = false;
+  bool keeps_ = false;
+  bool is_reversed_ = false;
   int64_t gates_ = 0;
   int64_t directions_ = 0;
   int64_t steps_ = 0;
@@ -360,7 +413,12 @@ TORCH_LIBRARY_FRAGMENT(sconce, library) {
       "Tensor? back_bias, Tensor h, ";
   library.def(("lstm_layer" + common + "Tensor c) -> (Tensor, Tensor, Tensor)").c_str(), {at::Tag::pt2_compliant_tag});
   library.def(("recurrent_layer" + common + "str kind) -> (Tensor, Tensor)").c_str(), {at::Tag::pt2_compliant_tag});
+  library.def(
+      "lstm_layer_for_gradients(Tensor input, Tensor weight, Tensor? bias, Tensor h, Tensor c, bool reverse) -> "
+      "(Tensor, Tensor, Tensor, Tensor)",
+      {at::Tag::pt2_compliant_tag});
   library.impl("lstm_layer", lstm_layer);
+  library.impl("lstm_layer_for_gradients", lstm_layer_for_gradients);
   library.impl("recurrent_layer", recurrent_layer);
 }
 
@@ -368,6 +426,7 @@ TORCH_LIBRARY_FRAGMENT(sconce, library) {
 
 void add_recurrent_kernels(KernelTable& table) {
   table[{"sconce::lstm_layer", ""}] = {.make = make_kernel<RecurrentLayerKernel>};
+  table[{"sconce::lstm_layer_for_gradients", ""}] = {.make = make_kernel<RecurrentLayerKernel>};
   table[{"sconce::recurrent_layer", ""}] = {.make = make_kernel<RecurrentLayerKernel>};
 }
 

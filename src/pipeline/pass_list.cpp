@@ -18,6 +18,7 @@
 #include "passes/matmul/decompose_convolution_gradients.h"
 #include "passes/matmul/decompose_ops.h"
 #include "passes/matmul/decompose_pointwise_gradients.h"
+#include "passes/matmul/decompose_recorded_lstm.h"
 #include "passes/matmul/decompose_rnn.h"
 #include "passes/matmul/decompose_rnn_cells.h"
 #include "passes/matmul/join_summed_products.h"
@@ -66,6 +67,9 @@ constexpr std::array kPasses = {
              /*changes_rounding=*/true},
     PassInfo{"decompose_pointwise_gradients", decompose_pointwise_gradients, Stage::kSpecialize,
              "computes gradients of convolutions of single pixels by matrix products",
+             /*changes_rounding=*/true},
+    PassInfo{"decompose_recorded_lstm", decompose_recorded_lstm, Stage::kSpecialize,
+             "computes an LSTM and its gradients by products and one kernel each, in recorded steps",
              /*changes_rounding=*/true},
     PassInfo{"decompose_rnn", decompose_rnn, Stage::kSpecialize,
              "replaces recurrent layers on the CPU by loops over time steps",

@@ -240,5 +240,162 @@ TEST(RecurrentLayers, HaveEveryKindOfVectors) {
   }
 }
 
+// ---- gradients of an LSTM
+
+struct LstmCase {
+  int64_t steps;
+  int64_t rows;
+  int64_t hidden;
+  bool is_reversed;
+  std::vector<bool> has_gradient;  // of the results, the last h and the last c
+};
+
+// The operands of sconce::lstm_layer_for_gradients but for the bias, then the gradients of its results.
+torch::jit::Stack arguments_of(const LstmCase& layer) {
+  torch::jit::Stack arguments = {at::randn({layer.steps, layer.rows, 4 * layer.hidden}),
+                                 at::randn({4 * layer.hidden, layer.hidden}) / std::sqrt(static_cast<double>(layer.hidden)),
+                                 at::randn({layer.rows, layer.hidden}), at::randn({layer.rows, layer.hidden})};
+  for (size_t i = 0; i < 3; ++i) {
+    arguments.push_back(!layer.has_gradient[i] ? c10::IValue()
+                        : i == 0               ? c10::IValue(at::randn({layer.steps, layer.rows, layer.hidden}))
+                                               : c10::IValue(at::randn({layer.rows, layer.hidden})));
+  }
+  return arguments;
+}
+
+// Returns the layer's results, and the gradients of the input, the first h and the first c, by LibTorch's autograd in
+// float64.
+std::vector<at::Tensor> results_of_libtorch(const LstmCase& layer, const torch::jit::Stack& arguments) {
+  const auto tensor = [&](size_t i) { return arguments[i].toTensor().to(at::kDouble); };
+  const at::Tensor input = tensor(0).requires_grad_();
+  const at::Tensor weight = tensor(1);
+  const at::Tensor first_h = tensor(2).requires_grad_();
+  const at::Tensor first_c = tensor(3).requires_grad_();
+  at::Tensor h = first_h;
+  at::Tensor c = first_c;
+  std::vector<at::Tensor> out(static_cast<size_t>(layer.steps));
+  for (int64_t step = 0; step < layer.steps; ++step) {
+    const int64_t t = layer.is_reversed ? layer.steps - 1 - step : step;
+    const auto gates = (input[t] + at::linear(h, weight)).chunk(4, 1);
+    c = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh();
+    h = gates[3].sigmoid() * c.tanh();
+    out[static_cast<size_t>(t)] = h;
+  }
+  at::Tensor loss = (h + c).sum() * 0.0;
+  std::vector<at::Tensor> results = {at::stack(out), h, c};
+  for (size_t i = 0; i < 3; ++i) {
+    if (arguments[4 + i].isTensor()) {
+      loss = loss + (results[i] * tensor(4 + i)).sum();
+    }
+  }
+  loss.backward();
+  results.insert(results.end(), {input.grad(), first_h.grad(), first_c.grad()});
+  return results;
+}
+
+std::string source_of(const LstmCase& layer) {
+  const std::string reverse = layer.is_reversed ? "True" : "False";
+  return "def f(x: Tensor, w: Tensor, h: Tensor, c: Tensor, of_y: Optional[Tensor], of_h: Optional[Tensor], "
+         "of_c: Optional[Tensor]):\n"
+         "    y, hn, cn, kept = ops.sconce.lstm_layer_for_gradients(x, w, None, h, c, " +
+         reverse +
+         ")\n"
+         "    dx, dh, dc = ops.sconce.lstm_layer_backward(kept, w, c, of_y, of_h, of_c, " +
+         reverse + ")\n    return y, hn, cn, dx, dh, dc\n";
+}
+
+TEST(LstmGradients, AreThoseOfLibTorch) {
+  at::manual_seed(7);
+  for (const LstmCase& layer : std::vector<LstmCase>{{1, 1, 1, false, {true, true, true}},
+                                                     {3, 2, 5, true, {true, false, true}},
+                                                     {7, 20, 16, false, {false, true, false}},
+                                                     {5, 33, 40, true, {true, true, false}},
+                                                     {4, 2, 300, false, {true, false, false}},
+                                                     {2, 17, 129, true, {false, false, true}},
+                                                     {2, 3, 8, true, {false, false, false}}}) {
+    const torch::jit::Stack arguments = arguments_of(layer);
+    const std::vector<at::Tensor> expected = results_of_libtorch(layer, arguments);
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> on_one_thread;
+    for (const int threads : {1, 3}) {
+      const testing::Threads guard(threads);
+      for (const auto& plan : {prepared_function(source_of(layer)), testing::plain_function(source_of(layer))}) {
+        for (int run = 0; run < 3; ++run) {
+          const std::vector<at::Tensor> got = tensors_of(testing::run(*plan, arguments));
+          for (size_t i = 0; i < got.size(); ++i) {
+            EXPECT_EQ(got[i].sizes(), expected[i].sizes());
+            EXPECT_TRUE(at::allclose(got[i].to(at::kDouble), expected[i], 1e-4, 1e-5))
+                << layer.steps << " steps, " << layer.rows << " rows, hidden " << layer.hidden << ", result " << i
+                << ": differs by " << (got[i] - expected[i]).abs().max().item<double>();
+          }
+        }
+      }
+      const auto bits = tensors_of(testing::run(*prepared_function(source_of(layer)), arguments));
+      on_one_thread = on_one_thread.empty() ? bits : on_one_thread;
+      for (size_t i = 0; i < bits.size(); ++i) {
+        EXPECT_TRUE(at::equal(bits[i], on_one_thread[i])) << "the bits depend on the number of threads";
+      }
+    }
+  }
+}
+
+TEST(LstmGradients, KeepNanAndInfinity) {
+  const LstmCase layer = {3, 4, 20, false, {true, true, true}};
+  at::manual_seed(8);
+  const torch::jit::Stack arguments = arguments_of(layer);
+  arguments[0].toTensor()[1][0][3] = std::numeric_limits<float>::quiet_NaN();
+  arguments[0].toTensor()[0][1].fill_(200);   // gates that are 1
+  arguments[0].toTensor()[0][2].fill_(-200);  // and 0
+  arguments[4].toTensor()[2][3][0] = std::numeric_limits<float>::infinity();
+  const at::NoGradGuard no_grad;
+  const auto expected = tensors_of(testing::run(*testing::plain_function(source_of(layer)), arguments));
+  const auto got = tensors_of(testing::run(*prepared_function(source_of(layer)), arguments));
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(at::allclose(got[i], expected[i], 1e-4, 1e-5, /*equal_nan=*/true)) << "gradient " << i;
+  }
+}
+
+TEST(LstmGradients, HaveEveryKindOfVectors) {
+  at::manual_seed(9);
+  constexpr int64_t kHidden = 37;
+  const at::Tensor of_input = at::randn({4 * kHidden});
+  const at::Tensor of_state = at::randn({4 * kHidden});
+  const at::Tensor c = at::randn({kHidden}).requires_grad_();
+  const at::Tensor sums = (of_input + of_state).requires_grad_();
+  const auto gates = sums.chunk(4);
+  const at::Tensor new_c = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh();
+  const at::Tensor of_out = at::randn({kHidden});
+  const at::Tensor of_next = at::randn({kHidden});
+  const at::Tensor of_new_c = at::randn({kHidden});
+  at::Tensor(((gates[3].sigmoid() * new_c.tanh()) * (of_out + of_next)).sum() + (new_c * of_new_c).sum()).backward();
+  for (const int64_t lanes : {4, 8, 16}) {
+    if (const RecurrentCells* cells = recurrent_cells(lanes)) {
+      const at::Tensor kept = at::empty({5 * kHidden});
+      const at::Tensor got_c = c.detach().clone();
+      const at::Tensor h = at::empty({kHidden});
+      cells->lstm_kept({.of_input = of_input.const_data_ptr<float>(),
+                        .of_state = of_state.const_data_ptr<float>(),
+                        .c = got_c.data_ptr<float>(),
+                        .out = h.data_ptr<float>(),
+                        .kept = kept.data_ptr<float>(),
+                        .next = of_input.const_data_ptr<float>(),
+                        .hidden = kHidden});
+      const at::Tensor computed = at::empty({4 * kHidden});
+      const at::Tensor of_c = of_new_c.clone();
+      cells->lstm_gradient({.kept = kept.const_data_ptr<float>(),
+                            .c = c.const_data_ptr<float>(),
+                            .of_out = of_out.const_data_ptr<float>(),
+                            .of_next = of_next.const_data_ptr<float>(),
+                            .of_c = of_c.data_ptr<float>(),
+                            .of_sums = computed.data_ptr<float>(),
+                            .hidden = kHidden});
+      EXPECT_TRUE(at::allclose(h, gates[3].sigmoid() * new_c.tanh(), 1e-5, 1e-5)) << lanes;
+      EXPECT_TRUE(at::allclose(got_c, new_c, 1e-5, 1e-5)) << lanes;
+      EXPECT_TRUE(at::allclose(computed, sums.grad(), 1e-4, 1e-5)) << lanes;
+      EXPECT_TRUE(at::allclose(of_c, c.grad(), 1e-4, 1e-5)) << lanes;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sconce

@@ -71,6 +71,7 @@ REWRITES = {
     "src/kernels/convolution_gradients.cpp": "the table of prepared operators: gradients of convolutions",
     "src/kernels/convolutions.cpp": "the table of prepared operators: convolutions",
     "src/kernels/embedding_bags.cpp": "the table of prepared operators: embedding bags",
+    "src/passes/matmul/decompose_recorded_lstm.cpp": "replaces oneDNN's LSTM of a recording",
     "src/kernels/embedding_gradients.cpp": "the table of prepared operators: gradients of embeddings",
     "src/kernels/layer_norms.cpp": "the table of prepared operators: layer norms and their gradients",
     "src/kernels/volume_convolutions.cpp": "the table of prepared operators: convolutions of volumes",

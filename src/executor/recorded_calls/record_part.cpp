@@ -8,6 +8,8 @@
 #include "base/storage_of.h"
 #include "executor/recorded_calls/recorded_forms.h"
 #include "executor/recorded_calls/rerun_backward.h"
+#include "passes/matmul/decompose_recorded_lstm.h"
+#include "pipeline/pass_runner.h"
 #include "trace/history.h"
 
 #include <ATen/ops/ones_like.h>
@@ -187,6 +189,20 @@ void note_reached_tensors(const PartRecording& recording, size_t symbols, const 
   }
 }
 
+// Runs the passes that replace operators whose results backward reads: forward and backward are still one graph.
+void replace_with_backward(Graph& graph, PartRecording& recording, const Options& options) {
+  if (!options.optimize() || options.exact() || recording.last_of_forward == nullptr ||
+      recording.last_of_forward->next() == nullptr) {
+    return;
+  }
+  const PausedTracing paused;
+  // The pass may replace the last operator of forward, and the first one of backward.
+  Node* const border = graph.insert_constant(false, recording.last_of_forward->next())->node();
+  PassRunner(options.passes()).run("decompose_recorded_lstm", decompose_recorded_lstm, graph);
+  recording.last_of_forward = border->previous();
+  border->erase();
+}
+
 // Makes the function that autograd differentiates the part by.
 void add_backward(PartRecording recording, DifferentiableGraphs graphs, const TraceSizes& sizes, const PartSettings& call,
                   RecordedPart& part) {
@@ -264,6 +280,7 @@ Expected<std::shared_ptr<RecordedPart>> compile_recording(PartRecording recordin
                                                           std::span<const at::Tensor> given, const PartSettings& call) {
   auto part = std::make_shared<RecordedPart>();
   part->results = recording.results;
+  replace_with_backward(*recorded, recording, call.options);
   DifferentiableGraphs graphs =
       split_joint_graph(joint_graph_of(recording, std::move(recorded), call.symbols, given.size()));
   part->draws = draws_numbers(*graphs.forward);

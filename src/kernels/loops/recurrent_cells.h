@@ -13,7 +13,19 @@ struct RecurrentRow {
   const float* h = nullptr;         // the state; may be `out`
   float* c = nullptr;               // an LSTM's other state, which is replaced
   float* out = nullptr;             // the new state
+  float* kept = nullptr;            // of `lstm_kept`: sigmoid or tanh of each gate, then the new c
   const float* next = nullptr;      // `of_input` of the next row, which is prefetched
+  int64_t hidden = 0;
+};
+
+// The gradients of one row of an LSTM's time step.
+struct LstmGradientRow {
+  const float* kept = nullptr;     // by the step: RecurrentRow
+  const float* c = nullptr;        // before the step
+  const float* of_out = nullptr;   // the gradient of the new h as a result; may be null
+  const float* of_next = nullptr;  // the same as the state of the next step; may be null
+  float* of_c = nullptr;           // the gradient of the new c, which is replaced by that of c
+  float* of_sums = nullptr;        // the gradients of of_input + of_state
   int64_t hidden = 0;
 };
 
@@ -22,10 +34,12 @@ struct RecurrentCells {
   using Compute = void (*)(const RecurrentRow& row);
   // Gates i, f, g, o:  c = sigmoid(f) * c + sigmoid(i) * tanh(g),  out = sigmoid(o) * tanh(c)
   Compute lstm;
+  Compute lstm_kept;
   // Gates r, z, n:  new = tanh(n of_input + sigmoid(r) * n of_state),  out = (h - new) * sigmoid(z) + new
   Compute gru;
   Compute tanh;  // of the sum
   Compute relu;  // of the sum
+  void (*lstm_gradient)(const LstmGradientRow& row);
 };
 
 // Returns the loops for the vectors that LibTorch's own kernels use in this process.

@@ -256,6 +256,20 @@ def sizes(input: List[int], weight1: List[int], weight2: List[int], weight3: Lis
        .results = kFresh,
        .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = kLstmLayerSizes},
        .arithmetic = Arithmetic::kRecurrent},
+      {.name = "sconce::lstm_layer_backward",
+       .results = kFresh,
+       .result = {.dtypes = {kFirst, kFirst, kFirst}, .sizes = R"(
+def sizes(kept: List[int], weight: List[int], c: List[int]):
+    return [kept[0], kept[1], 4 * c[1]], c, c
+)"},
+       .arithmetic = Arithmetic::kRecurrent},
+      {.name = "sconce::lstm_layer_for_gradients",
+       .results = kFresh,
+       .result = {.dtypes = {kFirst, kFirst, kFirst, kFirst}, .sizes = R"(
+def sizes(input: List[int], weight: List[int], bias: Optional[List[int]], h: List[int], c: List[int]):
+    return [input[0], input[1], h[1]], h, c, [input[0], input[1], 5 * h[1]]
+)"},
+       .arithmetic = Arithmetic::kRecurrent},
       {.name = "sconce::recurrent_layer",
        .results = kFresh,
        .result = {.dtypes = {kFirst, kFirst}, .sizes = kLayerSizes},
