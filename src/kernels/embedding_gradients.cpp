@@ -4,24 +4,41 @@
 #include "kernels/loops/forks.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace sconce {
 namespace {
 
-// Returns how far apart the rows of the gradient lie in memory. Returns 0 if they are not at equal distances, or their
-// elements not side by side.
-int64_t row_distance(const at::Tensor& gradient) {
+// Where the rows of a gradient lie in memory: some blocks, each of rows at equal distances.
+struct RowsOfGradient {
+  int64_t blocks = 1;
+  int64_t of_block = 1;
+  int64_t block_distance = 0;
+  int64_t distance = 0;
+};
+
+// Returns nothing if the rows lie otherwise, or their elements not side by side.
+std::optional<RowsOfGradient> rows_of(const at::Tensor& gradient) {
   const int64_t last = gradient.dim() - 1;
   if (gradient.scalar_type() != at::kFloat || last < 1 || gradient.numel() == 0 ||
       (gradient.size(last) > 1 && gradient.stride(last) != 1)) {
-    return 0;
+    return std::nullopt;
   }
-  for (int64_t dim = 0; dim < last - 1; ++dim) {
-    if (gradient.stride(dim) != gradient.size(dim + 1) * gradient.stride(dim + 1)) {
-      return 0;
+  RowsOfGradient rows = {.of_block = gradient.size(last - 1), .distance = gradient.stride(last - 1)};
+  for (int64_t dim = last - 2; dim >= 0; --dim) {
+    if (gradient.size(dim) == 1) {
+      continue;
+    }
+    if (rows.blocks == 1 && gradient.stride(dim) == rows.of_block * rows.distance) {
+      rows.of_block *= gradient.size(dim);
+    } else if (rows.blocks == 1 || gradient.stride(dim) == rows.blocks * rows.block_distance) {
+      rows.block_distance = rows.blocks == 1 ? gradient.stride(dim) : rows.block_distance;
+      rows.blocks *= gradient.size(dim);
+    } else {
+      return std::nullopt;
     }
   }
-  return gradient.stride(last - 1);
+  return rows;
 }
 
 bool has_indices(const at::Tensor& tensor) {
@@ -50,16 +67,16 @@ class EmbeddingGradientKernel final : public ReusableKernel {
   bool prepare(const KernelArguments& arguments, KernelResults results) override {
     const at::Tensor& gradient = arguments.tensor(kGradient);
     const at::Tensor& indices = arguments.tensor(kIndices);
-    distance_ = row_distance(gradient);
-    if (distance_ == 0 || !has_indices(indices) || gradient.dim() != indices.dim() + 1 ||
+    const auto rows = rows_of(gradient);
+    if (!rows || !has_indices(indices) || gradient.dim() != indices.dim() + 1 ||
         gradient.sizes().slice(0, static_cast<size_t>(indices.dim())) != indices.sizes() ||
         arguments.value(kScalesByFrequency).toBool()) {
       return false;
     }
+    of_gradient_ = *rows;
     is_long_ = indices.scalar_type() == at::kLong;
     rows_ = arguments.value(kRows).toInt();
     columns_ = gradient.sizes().back();
-    indices_ = indices.numel();
     padding_ = arguments.value(kPadding).toInt();
     if (rows_ < 1) {
       return false;
@@ -76,22 +93,27 @@ class EmbeddingGradientKernel final : public ReusableKernel {
 
   template <typename Index>
   void run_with(const KernelArguments& arguments, KernelResults results) const {
-    const AddedRows<Index> added = {.from = static_cast<const float*>(arguments.data(kGradient)),
-                                    .distance = distance_,
+    const auto* const gradient = static_cast<const float*>(arguments.data(kGradient));
+    const auto* const indices = static_cast<const Index*>(arguments.data(kIndices));
+    const AddedRows<Index> added = {.distance = of_gradient_.distance,
                                     .columns = columns_,
-                                    .rows = static_cast<const Index*>(arguments.data(kIndices)),
-                                    .count = indices_,
+                                    .count = of_gradient_.of_block,
                                     .skipped = padding_,
                                     .table = static_cast<float*>(results[0].data)};
-    add_to_zeros(added, rows_, indices_, [](const AddedRows<Index>& of_thread) { add_rows(of_thread); });
+    add_to_zeros(added, rows_, of_gradient_.blocks * of_gradient_.of_block, [&](AddedRows<Index>& of_thread) {
+      for (int64_t block = 0; block < of_gradient_.blocks; ++block) {
+        of_thread.from = gradient + block * of_gradient_.block_distance;
+        of_thread.rows = indices + block * of_gradient_.of_block;
+        add_rows(of_thread);
+      }
+    });
   }
 
   bool is_long_ = true;
   int64_t rows_ = 0;
   int64_t columns_ = 0;
-  int64_t distance_ = 0;
-  int64_t indices_ = 0;
   int64_t padding_ = -1;
+  RowsOfGradient of_gradient_;
 };
 
 // _embedding_bag_backward(gradient, indices, offsets, offset2bag, bag_size, maximum_indices, rows, scale_grad_by_freq, mode,
@@ -106,8 +128,8 @@ class BagGradientKernel final : public ReusableKernel {
     const at::Tensor& sizes = arguments.tensor(kSizes);
     const int64_t mode = arguments.value(kMode).toInt();
     has_factors_ = arguments.is_tensor(kFactors);
-    distance_ = row_distance(gradient);
-    if (arguments.is_exact() || distance_ == 0 || gradient.dim() != 2 || !has_indices(indices) || !has_indices(offsets) ||
+    const auto rows = rows_of(gradient);
+    if (arguments.is_exact() || !rows || gradient.dim() != 2 || !has_indices(indices) || !has_indices(offsets) ||
         !has_indices(bag_of_index) || !has_indices(sizes) || indices.dim() != 1 || offsets.dim() != 1 ||
         indices.scalar_type() != offsets.scalar_type() || indices.scalar_type() != bag_of_index.scalar_type() ||
         indices.scalar_type() != sizes.scalar_type() || (mode != kSum && mode != kMean) ||
@@ -119,6 +141,7 @@ class BagGradientKernel final : public ReusableKernel {
          !arguments.tensor(kFactors).is_contiguous() || arguments.tensor(kFactors).sizes() != indices.sizes())) {
       return false;
     }
+    distance_ = rows->distance;
     are_means_ = mode == kMean;
     is_long_ = indices.scalar_type() == at::kLong;
     rows_ = arguments.value(kRows).toInt();

@@ -147,10 +147,14 @@ TEST(EmbeddingGradients, AreThoseOfLibTorch) {
         gradient[1][2][0] = std::numeric_limits<float>::quiet_NaN();
         gradient[3].fill_(std::numeric_limits<float>::infinity());
         const at::Tensor indices = at::randint(0, 30, {20, 40}).to(dtype);
-        // LibTorch's operator serves what scales, and a gradient that is not contiguous.
+        // LibTorch's operator serves what scales, indices that are not contiguous, and rows in three distances.
         for (const std::string settings :
              {"gradient, indices, 200, -1, False", "gradient, indices, 200, 4, False", "gradient, indices, 200, 4, True",
               "gradient.transpose(0, 1), indices.t(), 30, 4, False",
+              "gradient.transpose(0, 1), indices.t().contiguous(), 200, 4, False",
+              "gradient.view(4, 5, 40, -1).permute(2, 0, 1, 3), indices.t().reshape(40, 4, 5), 200, 4, False",
+              "gradient.view(4, 5, 40, -1).permute(1, 2, 0, 3), indices.view(4, 5, 40).permute(1, 2, 0).contiguous(), 200, "
+              "4, False",
               "gradient[:, 1:2], indices[:, 1:2].contiguous(), 200, -1, False"}) {
           const std::string source =
               "def f(gradient: Tensor, indices: Tensor):\n    return torch.embedding_dense_backward(" + settings + ")\n";
