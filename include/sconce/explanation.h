@@ -43,6 +43,7 @@ enum class NotPrepared : uint8_t {
   kFastEnough,    // LibTorch's operators compute these operands as fast as a compiled kernel
   kNoCode,        // its code could not be compiled
   kGaveUp,        // the operands changed in every run, so that preparing was no use
+  kSlower,        // calls have timed the kernel, and LibTorch's operator was faster (Options::time_choices)
   kRequiresGrad,  // an operand required a gradient, or a profiler or autocast was switched on in the run
   // Of all steps of a run:
   kGradients,  // gradients were recorded, an argument was sparse, quantized or wrapped, or a transform was active
@@ -173,6 +174,15 @@ struct PassTiming {
   std::string stage;
 };
 
+// An operator whose kernel and LibTorch's operator were timed (Options::time_choices).
+struct TimedStepExplanation {
+  std::string op;      // "aten::conv2d"
+  std::string source;  // "model.py:12:8", may be empty
+  double kernel_seconds = 0;
+  double operator_seconds = 0;
+  bool is_by_kernel = true;  // which one serves; the kernel unless it is clearly slower
+};
+
 struct PlanExplanation;
 
 // A subgraph that runs as one autograd node, with plans of its own.
@@ -218,6 +228,7 @@ struct PlanExplanation {
   size_t ordinary_steps = 0;  // other operators that return tensors; the remaining steps are numbers, lists and jumps
   size_t groups = 0;          // of adjacent operators that one compiled kernel computes, if their operands allow it
   std::vector<NotPreparedExplanation> not_prepared;
+  std::vector<TimedStepExplanation> timed;
   TraitsExplanation traits;
   MemoryExplanation memory;
   std::vector<RecordedExplanation> recorded;     // on a GPU

@@ -62,6 +62,12 @@ class Options {
   Options& pack_weights(bool on) { return set(pack_weights_, on); }
   bool pack_weights() const { return pack_weights_; }
 
+  // Times, in the first calls without gradients, kernels that keep weights beside LibTorch's operators, and leaves to
+  // LibTorch what it computes faster on this machine; on by default, but for `exact`. The choices are kept on disk, beside
+  // compiled kernels. Without it, the first calls compute the same bits in each process.
+  Options& time_choices(bool on) { return set(time_choices_, on); }
+  bool time_choices() const { return time_choices_; }
+
   // Lets the weights of a frozen module leave memory once they are packed; on by default. They come back from temporary
   // files if a run reads them or the program asks for the module. docs/freezing.md has the details.
   Options& page_out_weights(bool on) { return set(page_out_weights_, on); }
@@ -114,6 +120,7 @@ class Options {
   PassPipeline passes_;
   bool cuda_graphs_ = true;
   bool pack_weights_ = true;
+  bool time_choices_ = true;
   bool page_out_weights_ = true;
   int intra_op_threads_ = 0;
   size_t plan_cache_capacity_ = 64;

@@ -21,6 +21,7 @@ const char* to_string(NotPrepared reason) {
     case NotPrepared::kFastEnough: return "LibTorch computes these operands as fast as a compiled kernel";
     case NotPrepared::kNoCode: return "its code could not be compiled";
     case NotPrepared::kGaveUp: return "its operands changed in every run, so preparing gained nothing";
+    case NotPrepared::kSlower: return "calls have timed it, and LibTorch's operator was faster than its kernel";
     case NotPrepared::kGradients: return "a call recorded gradients or had a sparse, quantized or wrapped argument";
     case NotPrepared::kObserved: return "in a run, a profiler or autocast had to see single operators";
     case NotPrepared::kRequiresGrad: return "in a run, an operand required a gradient";
@@ -47,6 +48,7 @@ const char* remedy_for(NotPrepared reason) {
     case NotPrepared::kFastEnough: return "none";
     case NotPrepared::kNoCode: return "`sconce dump --format kernel` shows the code and the compiler's words";
     case NotPrepared::kGaveUp: return "none: views whose sizes differ in each call are faster unprepared";
+    case NotPrepared::kSlower: return "none, or Options::time_choices(false)";
     case NotPrepared::kGradients:
       return "call under c10::NoGradGuard or c10::InferenceMode, on the command line with --no-grad";
     case NotPrepared::kObserved: return "end the profiler, or the caller's autocast, before the call";

@@ -50,6 +50,7 @@ struct CompileSettings {
         frozen(options.frozen()),
         limits{.is_exact = options.exact(),
                .packs_weights = options.pack_weights() && !options.exact(),
+               .times_choices = options.time_choices() && !options.exact(),
                .pages_out_weights = options.page_out_weights()},
         prepares_steps(options.optimize()),
         min_differentiable_nodes(options.exact() ? 0 : options.min_differentiable_nodes()),

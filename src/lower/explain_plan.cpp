@@ -181,6 +181,14 @@ void explain_plan(const Plan& plan, PlanExplanation& explanation, const std::str
     nodes.add_all(explanation.ordinary_steps, NotPrepared::kOptimizationOff);
   }
   explanation.not_prepared = std::move(nodes).sorted();
+  for (const auto& [state, times] : plan.timed().all()) {
+    const Plan::KernelNodes& kernel = prepared.kernels[state];
+    explanation.timed.push_back({.op = describe_nodes(kernel),
+                                 .source = source_of(*named_node_of(kernel)),
+                                 .kernel_seconds = times.kernel,
+                                 .operator_seconds = times.op,
+                                 .is_by_kernel = plan.refusals().count(state, NotPrepared::kSlower) == 0});
+  }
   explanation.traits = explain_traits(plan);
   explanation.memory = explain_memory(plan);
   for (const Plan::PlannedStep& step : plan.steps()) {

@@ -107,6 +107,8 @@ void Frame::report_refusal_once(uint32_t state, NotPrepared reason) {
   }
 }
 
+void Frame::report_times(uint32_t state, const TimedChoices::Times& times) { plan_.timed().note(state, times); }
+
 void Frame::drop_values() {
   stack.clear();
   for (size_t i = constants_; i < registers_.size(); ++i) {

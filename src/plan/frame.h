@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/autocast.h"
+#include "base/timed_choices.h"
 #include "plan/shell_check.h"
 #include "plan/tensor_slot.h"
 
@@ -108,6 +109,8 @@ class Frame {
   // Tells the plan why a prepared step ran by its ordinary steps: `state` is the index of the step's state.
   void report_refusal(uint32_t state, NotPrepared reason);
   void report_refusal_once(uint32_t state, NotPrepared reason);
+  // Tells the plan what the step's kernel and LibTorch's operator were timed at.
+  void report_times(uint32_t state, const TimedChoices::Times& times);
 
   // Drops every value but the constants.
   void clear();

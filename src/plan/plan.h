@@ -6,6 +6,7 @@
 #include "plan/memory_plan.h"
 #include "plan/object_pool.h"
 #include "plan/step.h"
+#include "plan/timed_steps.h"
 
 #include <sconce/explanation.h>
 
@@ -32,7 +33,7 @@ class RefusalCounts {
   // The reasons of single steps, and those of all steps of a run.
   static constexpr std::array kReasons = {NotPrepared::kOperandKind, NotPrepared::kOperandForm, NotPrepared::kDiffers,
                                           NotPrepared::kFastEnough,  NotPrepared::kNoCode,      NotPrepared::kGaveUp,
-                                          NotPrepared::kRequiresGrad};
+                                          NotPrepared::kSlower,      NotPrepared::kRequiresGrad};
   static constexpr std::array kReasonsOfRuns = {NotPrepared::kGradients, NotPrepared::kObserved};
 
   void add(size_t state, NotPrepared reason) { counts_[place(state, reason)].fetch_add(1, std::memory_order_relaxed); }
@@ -113,6 +114,7 @@ class Plan {
   const Prepared& prepared() const { return prepared_; }
   // Counts the times that prepared steps ran by their ordinary steps.
   RefusalCounts& refusals() const { return refusals_; }
+  TimedSteps& timed() const { return timed_; }
 
   const std::vector<at::Tensor>& constant_tensors() const { return constant_tensors_; }  // those in lists and tuples, too
   // Returns whether a step may use kernels, or replay captures.
@@ -160,6 +162,7 @@ class Plan {
   mutable MemoryPlan memory_;
   const Prepared prepared_;
   mutable RefusalCounts refusals_;
+  mutable TimedSteps timed_;
   const uint64_t id_;
   std::string name_;
   bool excludes_autocast_ = false;

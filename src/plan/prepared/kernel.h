@@ -32,6 +32,7 @@ struct CaptureRun {
 struct KernelLimits {
   bool is_exact = false;           // results must have the operators' own bits
   bool packs_weights = false;      // kernels may keep a copy of weights, in an order of their own (kernels/packed/)
+  bool times_choices = false;      // where kernels keep weights, LibTorch's operators may turn out faster (Trial)
   bool pages_out_weights = false;  // constants of which kernels keep a copy may leave memory (PagedMemory)
 };
 

@@ -101,6 +101,45 @@ void KernelRunner::prepare(StepState& state, KernelPtr kernel) const {
   }
 }
 
+// Lets the operator serve operands of this form if it was faster. If nobody has timed them, the next runs do: not where
+// sizes change and the kernel is ready, since LibTorch would then compute what is new in each run.
+void KernelRunner::choose_way(Frame& frame, StepState& state, bool is_new) const {
+  state.trial.reset();
+  const bool may_keep_weights = parts_.is_product && parts_.limits.packs_weights && parts_.limits.times_choices &&
+                                std::ranges::any_of(parts_.operands, &PreparedOperand::is_weight);
+  if (state.is_refused || !may_keep_weights) {
+    return;
+  }
+  if (const auto times = Trial::times_of(state.arguments)) {
+    take_result(frame, state, *times);
+  } else if (is_new) {
+    state.trial = std::make_unique<Trial>(state.arguments);
+  }
+}
+
+// Returns whether the operator is to serve this form.
+bool KernelRunner::take_result(Frame& frame, StepState& state, const TimedChoices::Times& times) const {
+  frame.report_times(parts_.state, times);
+  if (!Trial::is_slower(times)) {
+    return false;
+  }
+  state.kernel.reset();  // and with it the weights that it keeps
+  state.is_refused = true;
+  state.why_not = NotPrepared::kSlower;
+  return true;
+}
+
+void KernelRunner::end_trial(Frame& frame, StepState& state) const {
+  if (!state.trial->is_over()) {
+    return;
+  }
+  const auto times = state.trial->result();
+  state.trial.reset();
+  if (times && take_result(frame, state, *times)) {
+    frame.report_refusal(parts_.state, state.why_not);
+  }
+}
+
 void KernelRunner::finish_preparing(Frame& frame, StepState& state) const {
   // First what `match_operands` reads. It gives the arguments their addresses, which `record_operand` has left null.
   state.reads_tensors = !state.is_refused && state.kernel->reads_tensors();

@@ -52,9 +52,11 @@ class KernelRunner {
     change_shells(frame, [&] {
       const bool comes_back = state.make_room(hash_of_operands(frame));
       if (begin_to_prepare(frame, state, op, comes_back)) {
-        if (!prepare_again(state)) {
+        const bool is_new = !prepare_again(state);
+        if (is_new) {
           prepare(state, make_kernel());
         }
+        choose_way(frame, state, is_new);
         finish_preparing(frame, state);
       }
       report_refusals(frame, state);
@@ -84,6 +86,8 @@ class KernelRunner {
     state.arguments.data_[state.arguments.arguments_[position].first] = data;
   }
 
+  // Ends the trial of this form, once it has a result.
+  void end_trial(Frame& frame, StepState& state) const;
   // Returns " $1 %2.0 -> $3 release $1".
   std::string describe() const;
 
@@ -95,8 +99,10 @@ class KernelRunner {
   bool begin_to_prepare(Frame& frame, StepState& state, const Op* op, bool comes_back) const;
   bool prepare_again(StepState& state) const;
   void prepare(StepState& state, KernelPtr kernel) const;
+  void choose_way(Frame& frame, StepState& state, bool is_new) const;
   void finish_preparing(Frame& frame, StepState& state) const;
   void report_refusals(Frame& frame, const StepState& state) const;
+  bool take_result(Frame& frame, StepState& state, const TimedChoices::Times& times) const;
   bool asks_operators(Frame& frame) const;
   bool record_operand(Frame& frame, StepState& state, size_t i) const;
   void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const;

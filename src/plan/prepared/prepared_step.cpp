@@ -2,6 +2,8 @@
 
 #include "plan/prepared/kernel_runner.h"
 
+#include <chrono>
+
 namespace sconce {
 namespace {
 
@@ -22,8 +24,11 @@ class PreparedStep final : public OperatorStep {
       return;
     }
     StepState& state = runner_.state_of(frame);
-    if (!runner_.leaves_to_operators(frame) && runner_.take_operands(frame, state, &node_.op(), kernel_.make) &&
-        can_run(state)) {
+    const bool has_kernel =
+        !runner_.leaves_to_operators(frame) && runner_.take_operands(frame, state, &node_.op(), kernel_.make);
+    if (has_kernel && state.trial != nullptr) [[unlikely]] {
+      run_timed(frame, state);
+    } else if (has_kernel && can_run(state)) {
       if (follower_ == nullptr || !follower_->run_after(frame, runner_, state)) {
         runner_.run(frame, state);
       }
@@ -46,6 +51,26 @@ class PreparedStep final : public OperatorStep {
   static bool can_run(StepState& state) {
     state.waits = state.may_wait && !state.kernel->can_run(state.arguments);
     return !state.waits;
+  }
+
+  // Runs the kernel or the operator, whichever the trial asks for, and tells it the time.
+  void run_timed(Frame& frame, StepState& state) const {
+    using Clock = std::chrono::steady_clock;
+    const bool can = can_run(state);  // is asked in each run: weights settle meanwhile
+    const bool by_kernel = can && state.trial->next() == Trial::Way::kKernel;
+    state.waits = !by_kernel;
+    const auto begin = Clock::now();
+    if (by_kernel) {
+      runner_.run(frame, state);
+    } else {
+      run_ordinary_and_adopt(frame, state);
+    }
+    state.trial->note(by_kernel ? Trial::Way::kKernel : Trial::Way::kOperator,
+                      std::chrono::duration<double>(Clock::now() - begin).count());
+    if (!by_kernel) {
+      runner_.release_slots(frame);
+    }
+    runner_.end_trial(frame, state);
   }
 
   void run_ordinary(Frame& frame) const {

@@ -3,6 +3,7 @@
 
 #include "base/patience.h"
 #include "plan/prepared/kernel.h"
+#include "plan/prepared/trial.h"
 #include "plan/tensor_slot.h"
 
 #include <c10/core/DispatchKeySet.h>
@@ -43,6 +44,7 @@ struct PreparedForm {
   KernelArguments arguments;
   std::vector<KernelResult> results;
   KernelPtr kernel;
+  std::unique_ptr<Trial> trial;  // while the kernel and LibTorch's operator are timed
 };
 
 // The form of the last run, and others that come back. A form that was replaced and is asked for again is kept from then on,

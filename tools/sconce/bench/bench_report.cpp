@@ -121,6 +121,17 @@ std::string parts_of(const MeasurementTable& measured) {
   return sconce.empty() ? "" : table.render(std::max<size_t>(ui::output_width(), 80));
 }
 
+// Returns a note if LibTorch's optimizer takes much of sconce's step. Empty if it does not.
+std::string optimizer_of(const MeasurementTable& measured) {
+  constexpr double kMuch = 0.2;
+  const std::vector<double>& parts = measured.rows.front().parts;
+  const double share = parts.size() == 3 ? parts[2] / (parts[0] + parts[1] + parts[2]) : 0;
+  return share < kMuch ? ""
+                       : "note: LibTorch's optimizer takes " + ui::format_percent(share) +
+                             " of sconce's step. sconce::CapturedOptimizer(optimizer) steps it by one\n      kernel a "
+                             "parameter, and sconce::TrainStep records the whole step (docs/training.md)\n";
+}
+
 // Returns a table of first calls in processes that did nothing before. Empty if there were none.
 std::string cold_calls_of(const MeasurementTable& measured) {
   ui::Table table(
@@ -265,7 +276,7 @@ std::string to_text(const BenchedModel& model) {
                    ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
   }
   return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + parts_of(model.table) +
-         cold_calls_of(model.table) + first_steps_of(model) + notes_of(model.table) +
+         optimizer_of(model.table) + cold_calls_of(model.table) + first_steps_of(model) + notes_of(model.table) +
          (model.baseline ? to_text(*model.baseline) : "") + (model.profile ? "\n" + to_text(*model.profile) : "");
 }
 

@@ -73,6 +73,7 @@ constexpr std::array kOptionKeys = {
     OptionKey{"min_differentiable_nodes", kCount, set_value<size_t, &Options::min_differentiable_nodes>},
     OptionKey{"record_calls", kSwitch, set_value<bool, &Options::record_calls>},
     OptionKey{"pack_weights", kSwitch, set_value<bool, &Options::pack_weights>},
+    OptionKey{"time_choices", kSwitch, set_value<bool, &Options::time_choices>},
     OptionKey{"page_out_weights", kSwitch, set_value<bool, &Options::page_out_weights>},
     OptionKey{"intra_op_threads", kThreads, set_value<int, &Options::intra_op_threads>},
     OptionKey{"cuda_graphs", kSwitch, set_value<bool, &Options::cuda_graphs>},

@@ -41,6 +41,36 @@ std::string one_spec_text(const std::string& spec) {
   return text;
 }
 
+// Returns "    timed: 53 operators, 52 by their kernel", and a table of the others.
+std::string timed_text(const std::vector<TimedStepExplanation>& timed) {
+  if (timed.empty()) {
+    return {};
+  }
+  ui::Table table({{"operator", ui::Align::kLeft}, {"source", ui::Align::kLeft}, {"kernel"}, {"LibTorch"}});
+  size_t by_kernel = 0;
+  for (const TimedStepExplanation& each : timed) {
+    by_kernel += each.is_by_kernel ? 1 : 0;
+    if (!each.is_by_kernel) {
+      table.add_row({each.op, short_source(each.source), ui::format_duration(each.kernel_seconds),
+                     ui::format_duration(each.operator_seconds)});
+    }
+  }
+  return "    timed: " + counted(timed.size(), "operator") + " that may keep weights, " + ui::format_count(by_kernel) +
+         " by their kernel\n" + (by_kernel == timed.size() ? "" : indented(table.render(), "      "));
+}
+
+Json json_of(const std::vector<TimedStepExplanation>& timed) {
+  Json all = Json::array();
+  for (const TimedStepExplanation& each : timed) {
+    all.push_back(Json{{"op", each.op},
+                       {"source", each.source},
+                       {"kernel_seconds", each.kernel_seconds},
+                       {"operator_seconds", each.operator_seconds},
+                       {"by_kernel", each.is_by_kernel}});
+  }
+  return all;
+}
+
 std::string preparation_text(const PlanExplanation& plan) {
   std::string text = "    operators on tensors: " + ui::format_count(plan.prepared_steps) + " prepared, " +
                      ui::format_count(plan.ordinary_steps) + " ordinary; " + counted(plan.groups, "group") +
@@ -57,6 +87,7 @@ std::string preparation_text(const PlanExplanation& plan) {
     }
     text += indented(table.render() + remedies_text(plan.not_prepared), "      ");
   }
+  text += timed_text(plan.timed);
   if (plan.threads > 0) {
     text += "    threads inside one operator: up to " + std::to_string(plan.threads) +
             (plan.threads == plan.threads_limit ? ", the limit of intra_op_threads\n" : ", LibTorch's number\n");
@@ -335,6 +366,7 @@ Json to_json(const PlanExplanation& plan) {
               {"ordinary_steps", plan.ordinary_steps},
               {"groups", plan.groups},
               {"not_prepared", json_of(plan.not_prepared)},
+              {"timed", json_of(plan.timed)},
               {"traits", json_of(plan.traits)},
               {"memory", json_of(plan.memory)},
               {"recorded", to_json(plan.recorded)},

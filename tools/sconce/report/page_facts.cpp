@@ -1,5 +1,6 @@
 #include "tools/sconce/report/page_facts.h"
 
+#include "base/processor_name.h"
 #include "base/usable_cores.h"
 
 #include <sconce/version.h>
@@ -10,7 +11,6 @@
 #include <array>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <thread>
 
 namespace sconce::cli {
@@ -21,16 +21,6 @@ constexpr const char* kCompiler = __VERSION__;
 #else
 constexpr const char* kCompiler = "GCC " __VERSION__;
 #endif
-
-std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
-      return line.substr(line.find(": ") + 2);
-    }
-  }
-  return "unknown";
-}
 
 }  // namespace
 

@@ -13,6 +13,9 @@ std::string recorded_calls_text(const Explanation::Recorded& recorded) {
   if (recorded.slower > 0) {
     text += "  " + ui::format_count(recorded.slower) + " of them slower than the plans above, and not run any more\n";
   }
+  text +=
+      "  the optimizer's step is none of them: sconce::CapturedOptimizer and sconce::TrainStep compile it "
+      "(docs/training.md)\n";
   for (const auto& [reason, times] : recorded.reasons) {
     text += "  not served by a recording, " + ui::format_count(times) + ": " + reason + "\n";
   }
