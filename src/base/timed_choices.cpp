@@ -28,15 +28,13 @@ std::optional<TimedChoices::Times> TimedChoices::find(const std::string& key) {
   if (known != known_.end()) {
     return known->second;
   }
-  std::optional<Times> found;
-  if (const auto text = files_.find(key_of_file(key))) {
-    Times times;
-    if (std::istringstream(*text) >> times.kernel >> times.op && times.kernel > 0 && times.op > 0) {
-      found = times;
-    }
+  const auto text = files_.find(key_of_file(key));
+  Times times;
+  if (!text || !(std::istringstream(*text) >> times.kernel >> times.op) || times.kernel <= 0 || times.op <= 0) {
+    return std::nullopt;
   }
-  known_.emplace(key, found);
-  return found;
+  known_.emplace(key, times);
+  return times;
 }
 
 void TimedChoices::note(const std::string& key, Times times) {

@@ -40,7 +40,7 @@ class TimedChoices {
   const FileCache files_;
   const std::string machine_;  // the processor and the versions
   std::mutex mutex_;
-  std::map<std::string, std::optional<Times>> known_;  // nothing: there is no file
+  std::map<std::string, Times> known_;
 };
 
 }  // namespace sconce

@@ -101,18 +101,19 @@ void KernelRunner::prepare(StepState& state, KernelPtr kernel) const {
   }
 }
 
-// Lets the operator serve operands of this form if it was faster. If nobody has timed them, the next runs do: not where
-// sizes change and the kernel is ready, since LibTorch would then compute what is new in each run.
+// Lets the operator serve operands of this form if it was faster. If nobody has timed them, the next runs do. Not so where
+// the kernel has served operands of other sizes: if these change in each run, LibTorch would compute them all.
 void KernelRunner::choose_way(Frame& frame, StepState& state, bool is_new) const {
   state.trial.reset();
-  const bool may_keep_weights = parts_.is_product && parts_.limits.packs_weights && parts_.limits.times_choices &&
+  const bool may_keep_weights = parts_.device.is_cpu() && parts_.is_product && parts_.limits.packs_weights &&
+                                parts_.limits.times_choices &&
                                 std::ranges::any_of(parts_.operands, &PreparedOperand::is_weight);
-  if (state.is_refused || !may_keep_weights) {
+  if (state.is_refused || !may_keep_weights || !is_new || !has_many_elements(state.arguments)) {
     return;
   }
   if (const auto times = Trial::times_of(state.arguments)) {
     take_result(frame, state, *times);
-  } else if (is_new) {
+  } else {
     state.trial = std::make_unique<Trial>(state.arguments);
   }
 }
