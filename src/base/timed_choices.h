@@ -13,7 +13,7 @@ namespace sconce {
 // What calls have timed, kept on disk from process to process. Thread-safe.
 class TimedChoices {
  public:
-  // The least of some runs each, in seconds.
+  // The median of some runs each, in seconds.
   struct Times {
     double kernel = 0;
     double op = 0;  // LibTorch's operator

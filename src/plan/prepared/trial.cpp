@@ -41,18 +41,12 @@ std::optional<TimedChoices::Times> Trial::times_of(const KernelArguments& argume
 
 bool Trial::is_slower(const TimedChoices::Times& times) { return times.op >= kLeastSeconds && times.is_kernel_slower(); }
 
-Trial::Way Trial::next() const {
-  if (is_in_doubt_) {
-    return op_runs_ < kernel_runs_ ? Way::kOperator : Way::kKernel;
-  }
-  return op_runs_ < kRunsOfOperator ? Way::kOperator : Way::kKernel;
-}
+Trial::Way Trial::next() const { return kBlocks[block_].way; }
 
 void Trial::restart(int threads) {
   threads_ = threads;
-  kernel_runs_ = 0;
-  op_runs_ = 0;
-  is_in_doubt_ = false;
+  block_ = 0;
+  seconds_.clear();
   result_ = TimedChoices::of_process().find(with_threads(key_, threads));
   is_over_ = result_.has_value() || ++restarts_ > kMaxRestarts;
 }
@@ -63,18 +57,24 @@ void Trial::note(Way way, double seconds) {
     restart(threads);
     return;
   }
-  int& runs = way == Way::kKernel ? kernel_runs_ : op_runs_;
-  double& least = way == Way::kKernel ? least_.kernel : least_.op;
-  least = runs <= 1 ? seconds : std::min(least, seconds);
-  ++runs;
-  if (op_runs_ < kRunsOfOperator || kernel_runs_ < kRunsOfKernel) {
-    return;
+  if (way == next()) {  // else weights are not packed yet
+    seconds_.push_back(seconds);
+    if (seconds_.size() == kBlocks[block_].runs) {
+      end_block();
+    }
   }
-  is_over_ = !is_slower(least_) || (op_runs_ >= kRunsInDoubt && kernel_runs_ >= kRunsInDoubt);
-  is_in_doubt_ = !is_over_;
+}
+
+void Trial::end_block() {
+  const auto middle = seconds_.begin() + static_cast<std::ptrdiff_t>(1 + (seconds_.size() - 2) / 2);
+  std::nth_element(seconds_.begin() + 1, middle, seconds_.end());
+  (next() == Way::kKernel ? times_.kernel : times_.op) = *middle;
+  seconds_.clear();
+  ++block_;
+  is_over_ = block_ == kBlocks.size() || (block_ == 2 && !is_slower(times_));
   if (is_over_) {
-    result_ = least_;
-    TimedChoices::of_process().note(with_threads(key_, threads_), least_);
+    result_ = times_;
+    TimedChoices::of_process().note(with_threads(key_, threads_), times_);
   }
 }
 

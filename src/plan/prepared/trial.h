@@ -4,14 +4,17 @@
 #include "base/timed_choices.h"
 #include "plan/prepared/kernel.h"
 
-#include <cstdint>
+#include <array>
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace sconce {
 
 // The operator serves the first runs, which it does in any case until weights are packed. Then the kernel runs, each time
-// without the group that it could run with. If it seems slower, both run again.
+// without the group that it could run with. If it seems slower, both run again, one after the other: an operator that runs
+// in turns with the kernel may find memory that it does not find once it runs alone.
 class Trial {
  public:
   enum class Way { kKernel, kOperator };
@@ -32,22 +35,26 @@ class Trial {
   std::optional<TimedChoices::Times> result() const { return result_; }
 
  private:
-  // The first run of each is not counted: it makes what later runs use. Weights are packed in the third run at the earliest.
-  static constexpr int kRunsOfOperator = 2;
-  static constexpr int kRunsOfKernel = 4;
-  static constexpr int kRunsInDoubt = 10;
-  static constexpr int kMaxRestarts = 8;
+  // A way runs some times in a row. The first of them is not counted: it makes what later runs use.
+  struct Block {
+    Way way;
+    size_t runs;
+  };
+  // Weights are packed in the third run at the earliest. The last two blocks are for doubts.
+  static constexpr std::array<Block, 4> kBlocks = {
+      {{Way::kOperator, 2}, {Way::kKernel, 4}, {Way::kOperator, 6}, {Way::kKernel, 6}}};
+  static constexpr size_t kMaxRestarts = 8;
 
   void restart(int threads);
+  void end_block();
 
   const std::string key_;
   int threads_;
-  int restarts_ = 0;
-  TimedChoices::Times least_;
+  size_t restarts_ = 0;
+  size_t block_ = 0;
+  std::vector<double> seconds_;  // of the runs of the block
+  TimedChoices::Times times_;
   std::optional<TimedChoices::Times> result_;
-  int kernel_runs_ = 0;
-  int op_runs_ = 0;
-  bool is_in_doubt_ = false;
   bool is_over_ = false;
 };
 
