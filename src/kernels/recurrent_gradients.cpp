@@ -36,7 +36,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_layer_backward(const at::Ten
                                                                    const at::Tensor& c, const OptionalTensor& gradient,
                                                                    const OptionalTensor& of_last_h,
                                                                    const OptionalTensor& of_last_c, bool reverse) {
-  TORCH_CHECK(kept.dim() == 3 && c.dim() == 2 && kept.size(2) == 5 * c.size(1),
+  TORCH_CHECK(kept.dim() == 3 && c.dim() == 2 && kept.size(2) == kPartsKeptOfLstm * c.size(1),
               "expected what a layer keeps, with five times as many columns as c has, but got ", kept.sizes(), " and ",
               c.sizes());
   const int64_t steps = kept.size(0);
@@ -45,9 +45,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_layer_backward(const at::Ten
   at::Tensor of_c = of_last_c ? *of_last_c : at::zeros_like(c);
   std::vector<at::Tensor> of_sums(static_cast<size_t>(steps));
   for (int64_t step = steps - 1; step >= 0; --step) {
-    const auto parts = kept[time_of(step)].chunk(5, 1);
+    const auto parts = kept[time_of(step)].chunk(kPartsKeptOfLstm, 1);
     const auto& [i, f, g, o, now] = std::tie(parts[0], parts[1], parts[2], parts[3], parts[4]);
-    const at::Tensor before = step == 0 ? c : kept[time_of(step - 1)].chunk(5, 1)[4];
+    const at::Tensor before = step == 0 ? c : kept[time_of(step - 1)].chunk(kPartsKeptOfLstm, 1)[4];
     of_h = gradient ? of_h + (*gradient)[time_of(step)] : of_h;
     const at::Tensor tanh_c = now.tanh();
     of_c = of_c + of_h * o * (1 - tanh_c * tanh_c);
@@ -76,7 +76,8 @@ class LstmGradientKernel final : public ReusableKernel {
     steps_ = kept.size(0);
     rows_ = c.size(0);
     const int64_t hidden = c.size(1);
-    if (steps_ == 0 || rows_ == 0 || hidden == 0 || !is_dense(arguments, kKept, {steps_, rows_, kPartsKept * hidden}) ||
+    if (steps_ == 0 || rows_ == 0 || hidden == 0 ||
+        !is_dense(arguments, kKept, {steps_, rows_, kPartsKeptOfLstm * hidden}) ||
         !is_dense(arguments, kWeight, {4 * hidden, hidden}) || !is_dense(arguments, kC, {rows_, hidden}) ||
         (arguments.is_tensor(kGradient) && !is_dense(arguments, kGradient, {steps_, rows_, hidden})) ||
         (arguments.is_tensor(kOfLastH) && !is_dense(arguments, kOfLastH, {rows_, hidden})) ||
@@ -127,7 +128,6 @@ class LstmGradientKernel final : public ReusableKernel {
  private:
   enum Argument : size_t { kKept, kWeight, kC, kGradient, kOfLastH, kOfLastC, kReverse };
 
-  static constexpr int64_t kPartsKept = 5;  // sigmoid or tanh of each gate, and c
   // A part of the rows reads all weights in each time step.
   static constexpr int64_t kRowsOfPart = 8;
 
@@ -152,7 +152,7 @@ class LstmGradientKernel final : public ReusableKernel {
   // Where the row of a time step is, of which the first is the last one of a layer that is reversed.
   int64_t row_of(int64_t step, int64_t row) const { return (is_reversed_ ? steps_ - 1 - step : step) * rows_ + row; }
   const float* kept_of(const Layer& layer, int64_t step, int64_t row) const {
-    return layer.kept + row_of(step, row) * kPartsKept * hidden_;
+    return layer.kept + row_of(step, row) * kPartsKeptOfLstm * hidden_;
   }
 
   void begin(const Layer& layer, int64_t first, int64_t last) const {

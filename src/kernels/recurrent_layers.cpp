@@ -231,7 +231,7 @@ class RecurrentLayerKernel final : public ReusableKernel {
       state.place(h.sizes(), {}, at::kFloat);
     }
     if (keeps_) {
-      results[3].place({steps_, rows_, kKept * hidden_}, {}, at::kFloat);
+      results[3].place({steps_, rows_, kPartsKeptOfLstm * hidden_}, {}, at::kFloat);
     }
     return true;
   }
@@ -277,7 +277,6 @@ class RecurrentLayerKernel final : public ReusableKernel {
   static constexpr size_t kOneH = 3;
   static constexpr size_t kOneC = 4;
   static constexpr size_t kReverse = 5;
-  static constexpr int64_t kKept = 5;  // sigmoid or tanh of each gate, and c
 
   size_t place_of_h() const { return keeps_ ? kOneH : size_t{kH}; }
   size_t place_of_c() const { return keeps_ ? kOneC : size_t{kC}; }
@@ -358,7 +357,7 @@ class RecurrentLayerKernel final : public ReusableKernel {
                 .h = state_of(direction, step, row),
                 .c = has_c_ ? direction.c + row * hidden_ : nullptr,
                 .out = row_of(direction, t, row),
-                .kept = keeps_ ? direction.kept + (t * rows_ + row) * kKept * hidden_ : nullptr,
+                .kept = keeps_ ? direction.kept + (t * rows_ + row) * kPartsKeptOfLstm * hidden_ : nullptr,
                 .next = direction.of_input + next_row(direction, step, row, first, last) * columns(),
                 .hidden = hidden_});
     }

@@ -6,6 +6,10 @@
 
 namespace sconce {
 
+// What a time step of an LSTM keeps for its gradients, each with `hidden` elements: sigmoid or tanh of the four gates, then
+// the new c.
+inline constexpr int64_t kPartsKeptOfLstm = 5;
+
 // One row of a batch. Its gates lie one after the other, each with `hidden` elements, in LibTorch's order.
 struct RecurrentRow {
   const float* of_input = nullptr;  // the product of the input, with its bias
@@ -13,7 +17,7 @@ struct RecurrentRow {
   const float* h = nullptr;         // the state; may be `out`
   float* c = nullptr;               // an LSTM's other state, which is replaced
   float* out = nullptr;             // the new state
-  float* kept = nullptr;            // of `lstm_kept`: sigmoid or tanh of each gate, then the new c
+  float* kept = nullptr;            // of `lstm_kept`: kPartsKeptOfLstm
   const float* next = nullptr;      // `of_input` of the next row, which is prefetched
   int64_t hidden = 0;
 };

@@ -17,8 +17,6 @@ namespace sconce {
 namespace {
 
 constexpr int64_t kLstmMode = 2;
-const c10::Symbol kForward = c10::Symbol::fromQualString("aten::mkldnn_rnn_layer");
-const c10::Symbol kBackward = c10::Symbol::fromQualString("aten::mkldnn_rnn_layer_backward");
 
 // What decides the text of a layer.
 struct Form {
@@ -75,7 +73,8 @@ const Graph& body_of(const Form& form) {
   const std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<Graph>& graph = (*graphs)[form];
   if (graph == nullptr) {
-    graph = compile_function((form.is_backward ? kBackward : kForward).toQualString(), text_of(form));
+    graph = compile_function((form.is_backward ? aten::mkldnn_rnn_layer_backward : aten::mkldnn_rnn_layer).toQualString(),
+                             text_of(form));
   }
   return *graph;
 }
@@ -135,7 +134,7 @@ Replaced replaced_with(Node& layer) {
   }
   Replaced all = {{&layer, *form}};
   for (const Use& use : workspace.uses()) {
-    const auto gradients = use.user->kind() == kBackward ? form_of_gradients(*use.user) : std::nullopt;
+    const auto gradients = use.user->kind() == aten::mkldnn_rnn_layer_backward ? form_of_gradients(*use.user) : std::nullopt;
     if (!gradients) {
       return {};
     }
@@ -149,7 +148,7 @@ Replaced replaced_with(Node& layer) {
 bool decompose_recorded_lstm(Graph& graph) {
   Replaced found;
   for_each_node(graph.body(), [&](Node* node) {
-    if (node->kind() == kForward) {
+    if (node->kind() == aten::mkldnn_rnn_layer) {
       std::ranges::copy(replaced_with(*node), std::back_inserter(found));
     }
   });
