@@ -1,4 +1,4 @@
-// Gradients of embeddings and of sums and means of looked-up rows: rows that are added to those of a table of zeros.
+// Gradients of embeddings and embedding bags. Each adds rows of a gradient to rows of a table that begins as zeros.
 #include "kernels/kernel_table.h"
 #include "kernels/loops/bag_sums.h"
 #include "kernels/loops/forks.h"
@@ -45,8 +45,9 @@ bool has_indices(const at::Tensor& tensor) {
   return tensor.is_contiguous() && (tensor.scalar_type() == at::kLong || tensor.scalar_type() == at::kInt);
 }
 
-// Adds `count` rows to a table of zeros: `add` is called with the rows of the table that a thread owns, of which each gets
-// its rows in their order, on any number of threads. Rows outside of the table are left out, as LibTorch does.
+// Fills the table with zeros and adds `count` rows to it. Each thread owns some rows of the table, and calls `add` with
+// them. A row of the table gets its rows in their order on any number of threads. Indices outside of the table are skipped,
+// as LibTorch skips them.
 template <typename Index, typename Add>
 void add_to_zeros(AddedRows<Index> added, int64_t rows, int64_t count, const Add& add) {
   fork_by_elements(rows, added.columns * (1 + count / rows), [&](int64_t first, int64_t last) {

@@ -16,7 +16,7 @@ struct BagOfRows {
   float* out = nullptr;
 };
 
-// Rows that are added to those of a table, one after the other.
+// What a loop adds to rows of a table, in order.
 template <typename Index>
 struct AddedRows {
   const float* from = nullptr;

@@ -28,7 +28,7 @@ struct LstmGradientRow {
   const float* c = nullptr;        // before the step
   const float* of_out = nullptr;   // the gradient of the new h as a result; may be null
   const float* of_next = nullptr;  // the same as the state of the next step; may be null
-  float* of_c = nullptr;           // the gradient of the new c, which is replaced by that of c
+  float* of_c = nullptr;           // in: the gradient of the new c; out: that of c
   float* of_sums = nullptr;        // the gradients of of_input + of_state
   int64_t hidden = 0;
 };

@@ -41,7 +41,7 @@ std::string one_spec_text(const std::string& spec) {
   return text;
 }
 
-// Returns "    timed: 53 operators, 52 by their kernel", and a table of the others.
+// Returns "    timed: 53 operators that may keep weights, 52 by their kernel", and a table of the others.
 std::string timed_text(const std::vector<TimedStepExplanation>& timed) {
   if (timed.empty()) {
     return {};
