@@ -44,13 +44,14 @@ inline void point_storage_at(const at::Tensor& shell, void* data) {
 // The result of a prepared step that does not escape. Its memory lies in the frame's arena where the plan's layout has room
 // for it, else in a block of its own that is freed after the last use.
 struct TensorSlot {
-  void* data = nullptr;   // of the first element, during its lifetime in a run
-  uint64_t stamp = 0;     // changes whenever sizes, strides, dtype or device change; 0: no tensor yet
-  at::Tensor shell;       // undefined while stamp is 0
-  size_t bytes = 0;       // that the tensor needs; 0 for a view, which shares its base's memory
-  bool in_arena = false;  // `data` lies in the arena, and stays the same from run to run
-  c10::DataPtr block;     // the block of its own
-  c10::IValue held;       // keeps memory alive that another tensor owns: a view's base, or what an ordinary step made
+  void* data = nullptr;       // of the first element, during its lifetime in a run
+  uint64_t stamp = 0;         // changes whenever sizes, strides, dtype or device change; 0: no tensor yet
+  at::Tensor shell;           // undefined while stamp is 0
+  size_t bytes = 0;           // that the tensor needs; 0 for a view, which shares its base's memory
+  bool is_of_kernel = false;  // a kernel has placed the shell, which may be another slot's, or a view of it
+  bool in_arena = false;      // `data` lies in the arena, and stays the same from run to run
+  c10::DataPtr block;         // the block of its own
+  c10::IValue held;           // keeps memory alive that another tensor owns: a view's base, or what an ordinary step made
 };
 
 }  // namespace sconce

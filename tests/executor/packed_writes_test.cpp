@@ -70,6 +70,29 @@ TEST(PackedWrites, ArgumentsAreReadInEachCall) {
   }
 }
 
+// In evaluation mode, dropout's result is the convolution's, tensor and all. In training it has memory of its own.
+TEST(PackedWrites, OperatorsThatReturnedTheirOperandGetMemoryOfTheirOwn) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(1);
+  const at::Tensor x = at::randn({2, 16, 12});
+  for (const char* const after : {"torch.tanh", "torch.relu"}) {
+    const torch::jit::Module script =
+        module_of(forward_of(std::string(after) + "(torch.dropout(torch.conv1d(x, self.w, self.b), 0.5, self.training))"),
+                  {{"w", at::randn({16, 16, 1})}, {"b", at::randn({16})}, {"training", false}});
+    const torch::jit::Module twin = script.deepcopy();
+    Module module = accelerate(script, Options().compile(CompileMode::kNever));
+    for (int call = 0; call < 4 * kCalls; ++call) {
+      const bool trains = call >= 2 * kCalls;
+      module.train(trains);
+      torch::jit::Module(twin).train(trains);
+      at::manual_seed(call);
+      const at::Tensor got = module.forward({x}).toTensor();
+      at::manual_seed(call);
+      EXPECT_TRUE(agree(got, twin.get_method("forward")({x}), kTolerance)) << after << ", call " << call;
+    }
+  }
+}
+
 // A method keeps an argument, whose buffer the caller fills again. Another method reads it.
 TEST(PackedWrites, ArgumentsThatAMethodKeepsAreReadInEachCall) {
   const at::NoGradGuard no_grad;

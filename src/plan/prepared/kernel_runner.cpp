@@ -182,6 +182,7 @@ void KernelRunner::give_to_slot(Frame& frame, KernelResult& result, uint32_t ind
   if (!parts_.is_view && slot.stamp != 0 && slot.bytes == result.bytes_ && have_same_form(slot.shell, result.shell_)) {
     result.shell_ = slot.shell;  // of another step that computes the same value, or of another form of this one
     result.stamp_ = slot.stamp;
+    slot.is_of_kernel = true;
     return;
   }
   // A shell keeps its stamp, so that readers find the kernels that they prepared for it.
@@ -189,6 +190,7 @@ void KernelRunner::give_to_slot(Frame& frame, KernelResult& result, uint32_t ind
     result.stamp_ = frame.next_stamp++;
   }
   slot.shell = result.shell_;
+  slot.is_of_kernel = true;
   slot.stamp = result.stamp_;
   slot.bytes = parts_.is_view ? 0 : result.bytes_;
   slot.data = nullptr;

@@ -108,14 +108,17 @@ class PreparedStep final : public OperatorStep {
     const c10::IValue& made = frame[place.box];
     OperandGuard made_as;
     if (!made.isTensor() || !made.toTensor().defined() || !made_as.prepare(made, made.toTensor().device())) {
-      slot.stamp = 0;  // a sparse tensor, for example: its readers find it in the box
+      // A sparse tensor, for example: its readers find it in the box. A kernel that runs next places its shell again.
+      slot.shell = at::Tensor();
+      slot.stamp = 0;
+      slot.in_arena = false;
       return;
     }
-    // The shell that a kernel placed, for these operands or others, may be a view of another slot's shell.
-    const bool is_of_kernel = result.tensor().defined() || slot.bytes != 0;
-    if (!slot.shell.defined() || is_of_kernel || slot.shell.storage().use_count() > 1 ||
+    // The shell that a kernel placed, for these operands or others, may be a view of another slot's shell, or that shell.
+    if (!slot.shell.defined() || slot.is_of_kernel || result.tensor().defined() || slot.shell.storage().use_count() > 1 ||
         !have_same_form(slot.shell, made_as.shell)) {
       slot.shell = std::move(made_as.shell);
+      slot.is_of_kernel = false;
       slot.stamp = frame.next_stamp++;
       slot.bytes = 0;
       slot.in_arena = false;
