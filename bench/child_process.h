@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/exception_message.h"
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 
 #include <array>
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace sconce::bench {
 
 // Runs this program with the arguments, and returns what `answer_parent` prints there. Throws the child's reason if it
 // failed.
-inline cli::Json measure_in_child(const std::vector<std::string>& arguments) {
+inline sconce::Json measure_in_child(const std::vector<std::string>& arguments) {
   std::string command = "'" + std::filesystem::read_symlink("/proc/self/exe").string() + "'";
   for (const std::string& argument : arguments) {
     command += " '" + argument + "'";
@@ -30,7 +30,7 @@ inline cli::Json measure_in_child(const std::vector<std::string>& arguments) {
   }
   // The model may print lines before the result.
   const size_t last_line = text.size() < 2 ? 0 : text.rfind('\n', text.size() - 2) + 1;
-  cli::Json json = cli::Json::parse(text.substr(last_line), nullptr, /*allow_exceptions=*/false);
+  sconce::Json json = sconce::Json::parse(text.substr(last_line), nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     throw std::runtime_error(command + " ended without a result");
   }
@@ -46,7 +46,7 @@ int answer_parent(const Measure& measure) {
   try {
     std::cout << measure() << std::endl;
   } catch (const std::exception& failure) {
-    std::cout << cli::Json{{"reason", one_line_message(failure)}} << std::endl;
+    std::cout << sconce::Json{{"reason", one_line_message(failure)}} << std::endl;
   }
   return 0;
 }

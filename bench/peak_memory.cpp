@@ -10,13 +10,13 @@
 // libraries keep. Each measurement has a process of its own. SCONCE_BENCH_SMOKE: few calls of one small model.
 #include "bench/child_process.h"
 #include "bench/measuring.h"
+#include "report/json.h"
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/bench/counted_memory.h"
 #include "tools/sconce/bench/resident_memory.h"
 #include "tools/sconce/bench/sconce_peer.h"
 #include "tools/sconce/bench/training_peer.h"
-#include "tools/sconce/report/json.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
@@ -40,7 +40,7 @@ using sconce::bench::is_smoke;
 using sconce::bench::measure_in_child;
 using sconce::bench::model_file;
 using namespace sconce::cli;
-namespace ui = sconce::ui;
+using namespace sconce;
 
 constexpr std::array kModels = {"mlp",      "lstm_loop", "transformer_encoder_train", "resnet18",           "resnet18_train",
                                 "densenet", "convnext",  "efficientnet_b0",           "mobilenet_v3_large", "swin",
@@ -94,7 +94,7 @@ double ratio(double a, double b) { return b > 0 ? a / b : NAN; }
 
 // Measures the model, and adds a row to the table and an object to the JSON. Returns false if an executor cannot make the
 // calls, or the model has nothing to train; says why.
-bool measure(const std::string& name, const char* what, ui::Table& table, Json& json) {
+bool measure(const std::string& name, const char* what, Table& table, Json& json) {
   const std::string model = name.ends_with(".pt") ? name : model_file(name);
   const std::string title = std::filesystem::path(model).stem().string();
   json.push_back(Json{{"model", model}, {"what", what}});
@@ -105,9 +105,9 @@ bool measure(const std::string& name, const char* what, ui::Table& table, Json& 
     const double own = ours["peak"].get<double>() - held;
     const double others = eager["peak"].get<double>() - held;
     const double arena_ratio = ratio(ours["arena"], ours["lower_bound"]);
-    table.add_row({title, what, ui::format_ratio(ratio(own, others)), ui::format_bytes(own), ui::format_bytes(others),
-                   ui::format_ratio(arena_ratio), ui::format_bytes(ours["arena"]), ui::format_bytes(held),
-                   ui::format_bytes(ours["resident"]), ui::format_bytes(eager["resident"])});
+    table.add_row({title, what, format_ratio(ratio(own, others)), format_bytes(own), format_bytes(others),
+                   format_ratio(arena_ratio), format_bytes(ours["arena"]), format_bytes(held),
+                   format_bytes(ours["resident"]), format_bytes(eager["resident"])});
     json.back().update(Json{{"activations_ratio", number_or_null(ratio(own, others))},
                             {"activations_bytes", own},
                             {"eager_activations_bytes", others},
@@ -140,16 +140,16 @@ int main(int argc, char** argv) {
   if (names.empty()) {
     names.assign(kModels.begin(), is_smoke() ? kModels.begin() + 1 : kModels.end());
   }
-  ui::Table table({{"model", ui::Align::kLeft},
-                   {"", ui::Align::kLeft},
-                   {"activations"},
-                   {"sconce"},
-                   {"eager"},
-                   {"arena/bound"},
-                   {"arena"},
-                   {"held"},
-                   {"resident"},
-                   {"eager"}});
+  Table table({{"model", Align::kLeft},
+               {"", Align::kLeft},
+               {"activations"},
+               {"sconce"},
+               {"eager"},
+               {"arena/bound"},
+               {"arena"},
+               {"held"},
+               {"resident"},
+               {"eager"}});
   Json json = Json::array();
   bool is_complete = true;
   for (const std::string& name : names) {

@@ -14,10 +14,10 @@
 // SCONCE_BENCH_SMOKE: few calls.
 #include "bench/child_process.h"
 #include "bench/measuring.h"
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/bench/resident_memory.h"
 #include "tools/sconce/bench/sconce_peer.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/fit_arguments.h"
 
@@ -45,7 +45,7 @@ namespace {
 using sconce::bench::is_smoke;
 using sconce::bench::model_file;
 using namespace sconce::cli;
-namespace ui = sconce::ui;
+using namespace sconce;
 
 struct Settings {
   int threads = 4;
@@ -196,7 +196,7 @@ Json memory_of(const std::string& model, const std::string& executor, const Sett
   for (int round = 1; round <= settings.rounds; ++round) {
     turn.arrive_and_wait();
     turn.arrive_and_wait();
-    add_row(ui::format_count(static_cast<uint64_t>(round) * static_cast<uint64_t>(settings.calls)) + " calls");
+    add_row(format_count(static_cast<uint64_t>(round) * static_cast<uint64_t>(settings.calls)) + " calls");
   }
   random_arguments.reset();
   peer.reset();
@@ -209,7 +209,7 @@ Json memory_of(const std::string& model, const std::string& executor, const Sett
 }
 
 // Adds rows of a model to the table, and an object to the JSON.
-void measure(const std::string& name, const Settings& settings, ui::Table& table, Json& json) {
+void measure(const std::string& name, const Settings& settings, Table& table, Json& json) {
   const std::string model = name.ends_with(".pt") ? name : model_file(name);
   for (int turn = 0; turn < settings.turns; ++turn) {
     std::map<std::string, Json> rows;
@@ -222,9 +222,9 @@ void measure(const std::string& name, const Settings& settings, ui::Table& table
       const Json& ours = rows["sconce"][i];
       const Json& theirs = rows["jit"][i];
       table.add_row({i == 0 ? std::filesystem::path(model).stem().string() : "", ours["when"],
-                     ui::format_bytes(ours["resident"]), ui::format_bytes(theirs["resident"]),
-                     ui::format_ratio(ours["resident"].get<double>() / theirs["resident"].get<double>()),
-                     ui::format_bytes(ours["in_use"]), ui::format_bytes(theirs["in_use"])});
+                     format_bytes(ours["resident"]), format_bytes(theirs["resident"]),
+                     format_ratio(ours["resident"].get<double>() / theirs["resident"].get<double>()),
+                     format_bytes(ours["in_use"]), format_bytes(theirs["in_use"])});
     }
     json.push_back(Json{{"model", model}, {"sconce", rows["sconce"]}, {"jit", rows["jit"]}});
   }
@@ -243,13 +243,8 @@ int main(int argc, char** argv) {
   if (arguments.empty()) {
     arguments.emplace_back("transformer_encoder");
   }
-  ui::Table table({{"model", ui::Align::kLeft},
-                   {"growth after", ui::Align::kLeft},
-                   {"resident"},
-                   {"jit"},
-                   {"sconce/jit"},
-                   {"in use"},
-                   {"jit"}});
+  Table table(
+      {{"model", Align::kLeft}, {"growth after", Align::kLeft}, {"resident"}, {"jit"}, {"sconce/jit"}, {"in use"}, {"jit"}});
   Json json = Json::array();
   try {
     for (const std::string& name : arguments) {

@@ -303,4 +303,9 @@ struct Explanation {
   Recorded recorded;
 };
 
+// Returns the page that `sconce explain` shows.
+std::string to_text(const Explanation& explanation);
+// Returns a JSON object, as `sconce explain --json` prints it (docs/command_line.md).
+std::string to_json(const Explanation& explanation);
+
 }  // namespace sconce

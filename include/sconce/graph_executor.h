@@ -19,6 +19,8 @@ class Graph;
 // graph writes no attribute of an object that two of them share.
 class GraphExecutor {
  public:
+  class Impl;
+
   // Takes ownership of a graph and makes its generic plan. Calls of script functions and methods in the graph are not
   // inlined: their functions have plans of their own. `self`, when given, is the graph's first input in every run, and the
   // caller's stack does not hold it. Throws c10::Error if the graph is null or malformed, or if it cannot be planned; the
@@ -36,6 +38,9 @@ class GraphExecutor {
   // fewer values than the graph has inputs. The executor stays usable after an exception; some or all inputs have then been
   // removed from the stack.
   void run(torch::jit::Stack& stack);
+  // Like `run`, but the stack also holds `self`, below the arguments: a module of the class that the graph was made of, with
+  // attributes of its own.
+  void run_with_self(torch::jit::Stack& stack);
 
   const std::string& name() const;
   // Returns the graph that plans are made of. Its calls are inlined; functions with several calls have been simplified,
@@ -56,13 +61,10 @@ class GraphExecutor {
   DebugState debug_state() const;
 
  private:
-  friend class CalleeTable;
   friend class Module;
-  class Impl;
-  explicit GraphExecutor(std::unique_ptr<Impl> impl);
-  // Like `run`, but the stack also holds `self`, below the arguments.
-  void run_with_self(torch::jit::Stack& stack);
-  std::unique_ptr<Impl> impl_;
+  GraphExecutor(std::shared_ptr<Impl> impl, std::optional<c10::IValue> self);
+  const std::shared_ptr<Impl> impl_;  // shared by modules that share plans
+  const std::optional<c10::IValue> self_;
 };
 
 // Returns the graph that this thread ran last, as it is after all passes. Null if the thread ran none, or if the executor

@@ -20,6 +20,10 @@ enum class CompileMode { kBackground, kBlocking, kNever };
 
 class Options {
  public:
+  // Reads {"exact": true, "compile": "never"}: the names of the setters below, and `disabled_passes`. An empty text has no
+  // field. Throws c10::Error with one line that names the field, or the line and the column.
+  static Options from_json(const std::string& text);
+
   // Sets the device of the module's tensors: "cpu", "cuda", "cuda:1". Without it they stay on the device they were saved
   // from. Throws c10::Error if the name is not a device. For a CUDA device, `load` opens LibTorch's CUDA library. A program
   // that does not link this library must call `load` before it uses LibTorch otherwise (rule R9).

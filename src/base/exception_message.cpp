@@ -7,9 +7,13 @@
 #include <c10/util/env.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace sconce {
 namespace {
+
+constexpr std::string_view kOperatorContext = "in ";
+constexpr std::string_view kTraceback = "Traceback of TorchScript (most recent call last):\n";
 
 std::string without_trailing_blanks(std::string text) {
   text.erase(text.find_last_not_of(" \n\r\t") + 1);
@@ -57,8 +61,7 @@ std::string without_interpreter_frame(const std::string& text) {
 
 // Messages about damaged files quote them.
 std::string without_control_characters(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n' && c != '\t'; }, '?');
   return text;
 }
 
@@ -76,7 +79,7 @@ std::string full_text(const ScriptError& raised) {
   std::string python_class = raised.getPythonClassName().value_or("");
   python_class.erase(0, python_class.starts_with("builtins.") ? std::string("builtins.").size() : 0);
   return (python_class.empty() ? "" : python_class + ": ") + raised.message() +
-         (raised.frames().empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + raised.frames());
+         (raised.frames().empty() ? "" : "\n" + std::string(kTraceback) + raised.frames());
 }
 
 std::string first_line_of(const std::string& message) {
@@ -125,6 +128,23 @@ void drop_frames(c10::Error& error) {
     plain.add_context(context);
   }
   error = std::move(plain);  // assigns the base alone: the class stays
+}
+
+std::string operator_context(const std::string& node, const std::string& frames) {
+  return without_trailing_blanks(std::string(kOperatorContext) + node +
+                                 (frames.empty() ? "" : "\n" + std::string(kTraceback) + frames));
+}
+
+FailedOperator failed_operator(const c10::Error& failure) {
+  FailedOperator failed{failure.msg(), {}};
+  for (const std::string& context : failure.context()) {
+    if (!context.starts_with(kOperatorContext)) {
+      failed.message += "\n" + context;
+    } else if (const size_t traceback = context.find(kTraceback); traceback != std::string::npos) {
+      failed.frames = context.substr(traceback + kTraceback.size()) + "\n" + failed.frames;
+    }
+  }
+  return failed;
 }
 
 std::string joined_lines(std::string message) {

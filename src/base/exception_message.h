@@ -21,6 +21,16 @@ std::string plain_message(const std::exception& failure);
 // Returns the first line of `plain_message`.
 std::string one_line_message(const std::exception& failure);
 
+// An operator of a script that failed.
+struct FailedOperator {
+  std::string message;  // the operator's own
+  std::string frames;   // the places in the model's source, the outermost call first, each with its source lines
+};
+// Returns the context that says which operator of a script failed. `frames` may be empty.
+std::string operator_context(const std::string& node, const std::string& frames);
+// Splits what `operator_context` has added on the error's way up, innermost call first, from the error.
+FailedOperator failed_operator(const c10::Error& failure);
+
 // Returns the message with its lines joined by blanks.
 std::string joined_lines(std::string message);
 

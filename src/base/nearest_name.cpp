@@ -1,10 +1,10 @@
-#include "tools/sconce/ui/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include "base/edit_distance.h"
 
 #include <algorithm>
 
-namespace sconce::ui {
+namespace sconce {
 namespace {
 
 // A prefix or part of a name counts as near, however much is missing.
@@ -50,4 +50,4 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return joined;
 }
 
-}  // namespace sconce::ui
+}  // namespace sconce

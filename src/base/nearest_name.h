@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace sconce::ui {
+namespace sconce {
 
 // Returns the names nearest to `name` by edit distance, best first, at most `limit`. Leaves out names that have almost
 // nothing in common with it.
@@ -18,4 +18,4 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 // "a, b, c"
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
-}  // namespace sconce::ui
+}  // namespace sconce

@@ -13,6 +13,7 @@ CallRecording::CallRecording(const ModulePtr& module, const CallArguments& argum
     : state_(module),
       structure_(arguments.values),
       sizes_(of_sizes.has_symbols() ? std::make_shared<SymbolicSizes>(of_sizes.values()) : nullptr) {
+  state_.release_objects();
   pattern = of_sizes;
   guards = sizes_;
 }

@@ -32,6 +32,7 @@ class CallRecording : public Recording {
  public:
   // Returns whether runs read different numbers so often that the recording costs more than it gains.
   bool reads_others() const { return misses() > kMaxMisses && misses() > runs / 2; }
+  const c10::ivalue::Object* module() const { return state_.module(); }
 
  protected:
   using ModulePtr = c10::intrusive_ptr<c10::ivalue::Object>;
@@ -39,9 +40,9 @@ class CallRecording : public Recording {
   // `pattern`: of the arguments' sizes.
   CallRecording(const ModulePtr& module, const CallArguments& arguments, const SizePattern& pattern);
 
-  // Returns whether attributes, containers, numbers and strings are the recorded ones.
-  bool has_structure_of(const CallArguments& arguments) const {
-    return state_.holds() && structure_.holds(arguments.values) && aliased_forms_.hold(aliased_, {});
+  // Returns whether the module is the recorded one, and attributes, containers, numbers and strings are as recorded.
+  bool has_structure_of(const c10::ivalue::Object& module, const CallArguments& arguments) const {
+    return state_.is_of(module) && state_.holds() && structure_.holds(arguments.values) && aliased_forms_.hold(aliased_, {});
   }
   // Returns the arguments with tensors that stand for theirs. The tracer has `sizes`.
   std::vector<c10::IValue> begin(Tracer& tracer, const CallArguments& arguments) const {
@@ -68,7 +69,7 @@ class CallRecording : public Recording {
  private:
   static constexpr uint64_t kMaxMisses = 3;
 
-  const ModuleState state_;
+  ModuleState state_;
   const ArgumentStructure structure_;
   // Tensors of the module that the call reads or writes through aliases that no operator has made (`weight.data`). The
   // recording has captured the aliases, and keeps their memory: it does not hold once the tensors have other memory.

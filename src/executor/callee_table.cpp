@@ -22,13 +22,14 @@ std::string name_of_subgraph(const Graph& graph) {
 
 }  // namespace
 
-std::shared_ptr<CalleeTable> CalleeTable::make(const Options& options, const c10::IValue& module) {
-  return std::shared_ptr<CalleeTable>(new CalleeTable(options, module));
+std::shared_ptr<CalleeTable> CalleeTable::make(const Options& options, const c10::IValue& module,
+                                               FunctionTable::OwnCode own_code) {
+  return std::shared_ptr<CalleeTable>(new CalleeTable(options, module, own_code));
 }
 
 // Only the runs of a module's own methods are profiled.
-CalleeTable::CalleeTable(const Options& options, const c10::IValue& module)
-    : options_(Options(options).profiled_runs(0)), functions_(module) {}
+CalleeTable::CalleeTable(const Options& options, const c10::IValue& module, FunctionTable::OwnCode own_code)
+    : options_(Options(options).profiled_runs(0)), functions_(module, own_code) {}
 CalleeTable::~CalleeTable() { users.wait(); }
 
 // Made outside the lock, here and for subgraphs. If two threads make one executor at the same time, the first one is kept.

@@ -24,7 +24,8 @@ namespace sconce {
 class CalleeTable final : public Callees, public std::enable_shared_from_this<CalleeTable> {
  public:
   // `module`: whose methods call; None for a graph of no module.
-  static std::shared_ptr<CalleeTable> make(const Options& options, const c10::IValue& module = {});
+  static std::shared_ptr<CalleeTable> make(const Options& options, const c10::IValue& module = {},
+                                           FunctionTable::OwnCode own_code = FunctionTable::OwnCode::kKept);
   ~CalleeTable() override;
 
   FunctionTable& functions() { return functions_; }
@@ -45,7 +46,7 @@ class CalleeTable final : public Callees, public std::enable_shared_from_this<Ca
     std::shared_ptr<const Graph> subgraph;  // of a program that is no function
   };
 
-  CalleeTable(const Options& options, const c10::IValue& module);
+  CalleeTable(const Options& options, const c10::IValue& module, FunctionTable::OwnCode own_code);
   Expected<Executor> make_executor(const Graph& graph, const std::string& name);
   // Requires `mutex_`. Returns null for what has no entry yet.
   const Entry* entry_of(const void* key) const;

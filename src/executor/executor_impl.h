@@ -1,4 +1,4 @@
-// The implementation of sconce::GraphExecutor.
+// The implementation of sconce::GraphExecutor: a program that runs for any arguments, the module among them.
 #pragma once
 
 #include "executor/argument_spec/argument_spec.h"
@@ -21,31 +21,39 @@
 
 namespace sconce {
 
+// It keeps nothing of a module but what depends on the module alone (recorded calls) or is a constant of a frozen one: the
+// modules of one class may share it.
 class GraphExecutor::Impl final : public Program {
  public:
-  Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
-       std::shared_ptr<CalleeTable> callees);
+  // Whether calls with gradients may be recorded: those of methods, whose first argument is the module.
+  enum class Kind { kMethod, kGraph };
+  Impl(CompiledMethod compiled, std::string name, const Options& options, std::shared_ptr<CalleeTable> callees, Kind kind);
   // Compiles a graph whose calls are not inlined.
-  Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::optional<c10::IValue> self,
-       std::shared_ptr<CalleeTable> callees);
+  Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options, std::shared_ptr<CalleeTable> callees,
+       Kind kind);
   // Makes the executor of a program that `owner` owns.
   Impl(CompiledMethod compiled, std::string name, const Options& options, CalleeTable& owner);
 
+  // The stack has all inputs of the graph.
   void run(torch::jit::Stack& stack) override;
-  void run_with_self(torch::jit::Stack& stack);
 
   const std::string& name() const { return name_; }
   const Graph& graph() const { return *graph_; }
-  Explanation explain() const;
+  uint64_t calls() const { return invocations_.value(); }  // since the last `clear_cache`
+  // `self`: the module whose weights the explanation counts; null for a graph without one.
+  Explanation explain(const c10::IValue* self = nullptr) const;
   void clear_cache();
   void wait_for_compiles() const;
-  DebugState debug_state() const;
+  // Drops the recorded calls of these modules, which were destroyed.
+  void forget(const DestroyedModules& modules);
+  // Drops what steps keep from run to run, such as packed weights.
+  void drop_frames();
 
  private:
   using SpecEntry = std::shared_ptr<Specialization>;  // shared with the compile of its plan
 
-  Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
-       CalleeTable& callees, std::shared_ptr<CalleeTable> owned_callees);
+  Impl(CompiledMethod compiled, std::string name, const Options& options, CalleeTable& callees,
+       std::shared_ptr<CalleeTable> owned_callees, Kind kind);
 
   bool takes_profiled_run();
   void note_run(const Plan& plan) const;
@@ -68,7 +76,6 @@ class GraphExecutor::Impl final : public Program {
   std::unique_ptr<Graph> graph_;
   std::string name_;
   Options options_;
-  std::optional<c10::IValue> self_;
   const std::shared_ptr<const ArgumentSpecCreator> specs_;
   std::vector<PassTiming> passes_;
   std::vector<RefusalExplanation> refusals_;

@@ -88,44 +88,60 @@ CompiledMethod compile_alone(std::unique_ptr<Graph> graph, const std::string& na
 GraphExecutor::GraphExecutor(std::unique_ptr<Graph> graph, std::string name, const Options& options,
                              std::optional<c10::IValue> self)
     : GraphExecutor(without_frames([&] {
-        return std::make_unique<Impl>(well_formed(std::move(graph), name), std::move(name), options, std::move(self),
-                                      CalleeTable::make(options));
-      })) {}
-GraphExecutor::GraphExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+                      return std::make_shared<Impl>(well_formed(std::move(graph), name), std::move(name), options,
+                                                    CalleeTable::make(options), Impl::Kind::kGraph);
+                    }),
+                    std::move(self)) {}
+GraphExecutor::GraphExecutor(std::shared_ptr<Impl> impl, std::optional<c10::IValue> self)
+    : impl_(std::move(impl)), self_(std::move(self)) {}
 GraphExecutor::~GraphExecutor() = default;
 
 void GraphExecutor::run(torch::jit::Stack& stack) {
-  without_frames([&] { impl_->run(stack); });
+  without_frames([&] {
+    const size_t expected = impl_->graph().inputs().size();
+    const size_t bound = self_ ? 1 : 0;
+    TORCH_CHECK(stack.size() + bound >= expected, name(), " expects ", expected - bound, " argument(s) and was given ",
+                stack.size());
+    if (self_) {
+      stack.insert(stack.end() - static_cast<std::ptrdiff_t>(expected - 1), *self_);
+    }
+    impl_->run(stack);
+  });
 }
-void GraphExecutor::run_with_self(torch::jit::Stack& stack) { impl_->run_with_self(stack); }
+void GraphExecutor::run_with_self(torch::jit::Stack& stack) {
+  without_frames([&] {
+    TORCH_CHECK(stack.size() >= graph().inputs().size(), name(), " expects ", graph().inputs().size(),
+                " value(s) on the stack, which has ", stack.size());
+    impl_->run(stack);
+  });
+}
 const std::string& GraphExecutor::name() const { return impl_->name(); }
 const Graph& GraphExecutor::graph() const { return impl_->graph(); }
-Explanation GraphExecutor::explain() const { return impl_->explain(); }
+Explanation GraphExecutor::explain() const { return impl_->explain(self_ ? &*self_ : nullptr); }
 void GraphExecutor::clear_cache() { impl_->clear_cache(); }
 void GraphExecutor::wait_for_compiles() const { impl_->wait_for_compiles(); }
-GraphExecutor::DebugState GraphExecutor::debug_state() const { return impl_->debug_state(); }
+GraphExecutor::DebugState GraphExecutor::debug_state() const { return {print(graph()), explain().plans}; }
 
 std::shared_ptr<const Graph> last_executed_graph() { return last_executed.lock(); }
 
 // ---- Impl -----------------------------------------------------------------------------------------------------------
 
 GraphExecutor::Impl::Impl(std::unique_ptr<Graph> graph, std::string name, const Options& options,
-                          std::optional<c10::IValue> self, std::shared_ptr<CalleeTable> callees)
-    : Impl(compile_alone(std::move(graph), name, options, *callees), name, options, std::move(self), callees) {}
-GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
-                          std::shared_ptr<CalleeTable> callees)
-    : Impl(std::move(compiled), std::move(name), options, std::move(self), *callees, callees) {}
+                          std::shared_ptr<CalleeTable> callees, Kind kind)
+    : Impl(compile_alone(std::move(graph), name, options, *callees), name, options, callees, kind) {}
+GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options,
+                          std::shared_ptr<CalleeTable> callees, Kind kind)
+    : Impl(std::move(compiled), std::move(name), options, *callees, callees, kind) {}
 GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, CalleeTable& owner)
-    : Impl(std::move(compiled), std::move(name), options, std::nullopt, owner, nullptr) {}
+    : Impl(std::move(compiled), std::move(name), options, owner, nullptr, Kind::kGraph) {}
 
-GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, std::optional<c10::IValue> self,
-                          CalleeTable& callees, std::shared_ptr<CalleeTable> owned_callees)
+GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Options& options, CalleeTable& callees,
+                          std::shared_ptr<CalleeTable> owned_callees, Kind kind)
     : callees_(callees),
       owned_callees_(std::move(owned_callees)),
       graph_(std::move(compiled.graph)),
       name_(std::move(name)),
       options_(options),
-      self_(std::move(self)),
       specs_(std::make_shared<const ArgumentSpecCreator>(*graph_)),
       passes_(std::move(compiled.passes)),
       refusals_(std::move(compiled.refusals)),
@@ -138,24 +154,13 @@ GraphExecutor::Impl::Impl(CompiledMethod compiled, std::string name, const Optio
     profiled_->plan->set_name(name_);
     profiled_->plan->set_thread_limit(thread_limit_of(options_));
   }
-  if (options_.record_calls() && owned_callees_ != nullptr && self_) {
+  if (options_.record_calls() && kind == Kind::kMethod) {
     recorded_ = std::make_unique<RecordedCallCache>(*graph_, RecordedMethod{name_}, options_);
   }
   dump(DumpPoint::kPlan, name_, [this] { return generic_->plan->text(); });
 }
 
 void GraphExecutor::Impl::run(torch::jit::Stack& stack) {
-  const size_t expected = graph_->inputs().size();
-  const size_t bound = self_ ? 1 : 0;
-  TORCH_CHECK(stack.size() + bound >= expected, name_, " expects ", expected - bound, " argument(s) and was given ",
-              stack.size());
-  if (self_) {
-    stack.insert(stack.end() - static_cast<std::ptrdiff_t>(expected - 1), *self_);
-  }
-  run_with_self(stack);
-}
-
-void GraphExecutor::Impl::run_with_self(torch::jit::Stack& stack) {
   invocations_.add();
   if (torch::jit::tracer::isTracing()) {
     run_traced(*graph_, stack, [this](torch::jit::Stack& inputs) { run_by_plans(inputs); });
@@ -216,8 +221,8 @@ GraphExecutor::Impl::CallInParts* GraphExecutor::Impl::parts_of_call() {
       for_each_node(parts->rest->body(), [&](const Node* node) {
         parts_->rest_runs_backward = parts_->rest_runs_backward || node->op().differentiates;
       });
-      parts_->first = std::make_unique<Impl>(std::move(parts->first), name_, options_, std::nullopt, owned_callees_);
-      parts_->rest = std::make_unique<Impl>(std::move(parts->rest), name_, options_, self_, owned_callees_);
+      parts_->first = std::make_unique<Impl>(std::move(parts->first), name_, options_, owned_callees_, Kind::kGraph);
+      parts_->rest = std::make_unique<Impl>(std::move(parts->rest), name_, options_, owned_callees_, Kind::kMethod);
       split_ = parts_.get();
     }
   });
@@ -233,7 +238,7 @@ void GraphExecutor::Impl::run_in_parts(CallInParts& parts, torch::jit::Stack& st
     parts.is_given_up = true;
   }
   stack.insert(stack.end(), std::make_move_iterator(results.begin()), std::make_move_iterator(results.end()));
-  parts.rest->run_with_self(stack);
+  parts.rest->run(stack);
 }
 
 const Plan& GraphExecutor::Impl::symbolic_plan() {
@@ -258,7 +263,7 @@ FrameLease GraphExecutor::Impl::take_frame(const ArgumentSpec* spec, Arguments a
   const PlanCache<SpecEntry>::Guard guard(cache_);
   const CountedPlan& chosen = spec != nullptr ? plan_for(*spec, arguments, guard, recorded) : *generic_;
   chosen.runs.add();
-  return FrameLease(*chosen.plan);
+  return FrameLease(*chosen.plan, spec != nullptr ? spec->weight() : nullptr);
 }
 
 // Counts only up to the limit, so that the counter cannot wrap.
@@ -328,14 +333,14 @@ PlanExplanation GraphExecutor::Impl::explain_plan(const CountedPlan& counted, st
   return explanation;
 }
 
-Explanation GraphExecutor::Impl::explain() const {
+Explanation GraphExecutor::Impl::explain(const c10::IValue* self) const {
   Explanation explanation;
   explanation.method = name_;
   explanation.nodes = graph_->node_count();
   explanation.passes = passes_;
   explanation.refusals = refusals_;
   explanation.plans.push_back(explain_plan(*generic_, {}));
-  std::vector<at::Tensor> weights = self_ ? tensors_in(*self_) : std::vector<at::Tensor>();
+  std::vector<at::Tensor> weights = self != nullptr ? tensors_in(*self) : std::vector<at::Tensor>();
   if (auto refusal = why_not_packed(weights, options_)) {
     explanation.refusals.push_back(*std::move(refusal));
   }
@@ -414,11 +419,29 @@ void GraphExecutor::Impl::clear_cache() {
   }
 }
 
-GraphExecutor::DebugState GraphExecutor::Impl::debug_state() const {
-  DebugState state;
-  state.graph = print(*graph_);
-  state.plans = explain().plans;
-  return state;
+void GraphExecutor::Impl::forget(const DestroyedModules& modules) {
+  if (recorded_ != nullptr) {
+    recorded_->drop_recordings_of(modules);
+  }
+  if (CallInParts* parts = split_) {
+    parts->rest->forget(modules);
+  }
+}
+
+void GraphExecutor::Impl::drop_frames() {
+  generic_->plan->drop_frames();
+  {
+    const PlanCache<SpecEntry>::Guard guard(cache_);
+    cache_.for_each(guard, [](SpecWords /*words*/, const SpecEntry& entry) {
+      if (const CountedPlan* own = entry->plan()) {
+        own->plan->drop_frames();
+      }
+    });
+  }
+  if (CallInParts* parts = split_) {
+    parts->first->drop_frames();
+    parts->rest->drop_frames();
+  }
 }
 
 }  // namespace sconce

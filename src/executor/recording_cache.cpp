@@ -140,20 +140,31 @@ void RecordingCache::insert(const RecordingKey& key, RecordingPtr recording, Hol
   }
   structure.of_one_size += is_general ? 0 : 1;
   if (uses_.size() >= capacity_) {
-    drop_oldest(dropped, structure);
+    drop(std::prev(uses_.end()), dropped, &structure);
   }
   uses_.push_front({std::move(recording), &structure});
   structure.uses.insert(is_general ? structure.uses.end() : structure.uses.begin(), uses_.begin());
 }
 
-void RecordingCache::drop_oldest(Uses& dropped, const Structure& kept) {
-  const Uses::iterator oldest = std::prev(uses_.end());
-  Structure& structure = *oldest->structure;
-  structure.uses.erase(std::find(structure.uses.begin(), structure.uses.end(), oldest));
-  structure.dropped_runs += oldest->recording->pattern.has_symbols() ? 0 : oldest->recording->runs.load();
-  dropped.splice(dropped.begin(), uses_, oldest);
-  if (structure.uses.empty() && &structure != &kept) {
+void RecordingCache::drop(Uses::iterator use, Uses& dropped, const Structure* kept) {
+  Structure& structure = *use->structure;
+  structure.uses.erase(std::find(structure.uses.begin(), structure.uses.end(), use));
+  structure.dropped_runs += use->recording->pattern.has_symbols() ? 0 : use->recording->runs.load();
+  dropped.splice(dropped.begin(), uses_, use);
+  if (structure.uses.empty() && &structure != kept) {
     structures_.erase(structures_.find(structure.key));
+  }
+}
+
+void RecordingCache::keep_if(c10::function_ref<bool(const Recording&)> is_wanted) {
+  Uses dropped;  // destroyed outside of the lock
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto use = uses_.begin(); use != uses_.end();) {
+    const auto next = std::next(use);
+    if (!is_wanted(*use->recording)) {
+      drop(use, dropped);
+    }
+    use = next;
   }
 }
 

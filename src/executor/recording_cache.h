@@ -96,6 +96,8 @@ class RecordingCache {
   std::vector<RecordingPtr> recordings() const;
   void wait_for_compiles() const;
   void clear();
+  // Drops the recordings that `is_wanted` does not want.
+  void keep_if(c10::function_ref<bool(const Recording&)> is_wanted);
 
  private:
   struct Structure;
@@ -126,7 +128,8 @@ class RecordingCache {
   Structure* structure_of(const RecordingKey& key);
   static bool sizes_pay(const Structure& structure);
   static bool were_used(const Structure& structure, const std::vector<int64_t>& sizes);
-  void drop_oldest(Uses& dropped, const Structure& kept);
+  // Moves a recording to `dropped`, and removes its structure if that has no other one, and is not `kept`.
+  void drop(Uses::iterator use, Uses& dropped, const Structure* kept = nullptr);
 
   const size_t capacity_;
   StripedCounter by_plan_;

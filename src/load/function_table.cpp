@@ -87,7 +87,10 @@ class AssignmentFinder {
 
 }  // namespace
 
-FunctionTable::FunctionTable(const c10::IValue& module) {
+FunctionTable::FunctionTable(const c10::IValue& module, OwnCode own_code) {
+  if (own_code == OwnCode::kOwnsTable) {
+    not_kept_ = module.toObjectRef().compilation_unit().get();
+  }
   AssignmentFinder finder;
   finder.find_in(module);
   assigned_ = std::move(finder.found);
@@ -106,7 +109,11 @@ Expected<const Graph*> FunctionTable::graph_of(torch::jit::Function& function) {
   if (!graph) {
     return graph.refusal();
   }
-  return graphs_.emplace(&function, Entry{std::move(*graph), unit_of(function)}).first->second.graph.get();
+  std::shared_ptr<const torch::jit::CompilationUnit> unit = unit_of(function);
+  if (unit.get() == not_kept_) {
+    unit = nullptr;
+  }
+  return graphs_.emplace(&function, Entry{std::move(*graph), std::move(unit)}).first->second.graph.get();
 }
 
 Expected<torch::jit::Function*> FunctionTable::callee_of(const Node& call) {

@@ -22,9 +22,13 @@ namespace sconce {
 // reused: an object of another module may be passed in, and that module be destroyed before the next call.
 class FunctionTable {
  public:
+  // Who keeps the code of the program's own module alive: the table, or the code lives as long as the table anyway, because
+  // it owns it (acceleration in place).
+  enum class OwnCode { kKept, kOwnsTable };
+
   FunctionTable() = default;
   // `module`: the program's.
-  explicit FunctionTable(const c10::IValue& module);
+  explicit FunctionTable(const c10::IValue& module, OwnCode own_code = OwnCode::kKept);
 
   // Returns the attributes that any method or hook of the module's objects assigns, or a function that one of them calls.
   const AssignedAttributes& assigned() const { return assigned_; }
@@ -42,6 +46,7 @@ class FunctionTable {
     std::shared_ptr<const torch::jit::CompilationUnit> unit;
   };
   AssignedAttributes assigned_;
+  const torch::jit::CompilationUnit* not_kept_ = nullptr;  // code that owns the table
   std::mutex mutex_;
   std::unordered_map<torch::jit::Function*, Entry> graphs_;
 };

@@ -56,14 +56,16 @@ void check_sparse(const at::Tensor& tensor) {
 
 }  // namespace
 
-torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device, bool pages) {
+torch::jit::Module load_script_module(const std::string& path, std::optional<c10::Device> device, bool pages,
+                                      std::unordered_map<std::string, std::string>* extra_files) {
   const CheckedArchive checked = check_archive(path);
   TORCH_CHECK(!checked.has_meta_tensors || !device || device->is_meta(), path,
               ": has tensors on the meta device, which have no data that could come to ", device ? device->str() : "",
               "; load it without a device");
   return read_or_explain(path, *checked.file, [&] {
     const OutsideInferenceMode normal;
-    torch::jit::Module module = torch::jit::load(checked.file, device);
+    std::unordered_map<std::string, std::string> none;
+    torch::jit::Module module = torch::jit::load(checked.file, device, extra_files != nullptr ? *extra_files : none);
     for (const at::Tensor& tensor : tensors_in(module._ivalue())) {
       check_sparse(tensor);
       if (pages && tensor.has_storage()) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -31,29 +32,30 @@ class ObjectPool {
     }
   }
 
-  // Returns a returned object, or null. Threads start at different slots, so that a thread mostly gets the object it
-  // had last, warm in its cache.
-  std::unique_ptr<T> take() {
-    const size_t first = first_slot();
-    for (size_t i = 0; i < kSlots; ++i) {
-      std::atomic<T*>& slot = slots_[(first + i) % kSlots].object;
-      T* object = slot.load(std::memory_order_relaxed);
-      if (object != nullptr && object != closed() &&
-          slot.compare_exchange_strong(object, nullptr, std::memory_order_acquire, std::memory_order_relaxed)) {
-        return std::unique_ptr<T>(object);
-      }
-    }
-    return nullptr;
+  // Returns an object that was given back with the mark, or null. Threads start at different slots, so that a thread mostly
+  // gets the object it had last, warm in its cache.
+  std::unique_ptr<T> take(uintptr_t mark = 0) {
+    return take_where([mark](const Slot& slot) { return slot.mark.load(std::memory_order_relaxed) == mark; });
+  }
+  // Returns any object, or null.
+  std::unique_ptr<T> take_any() {
+    return take_where([](const Slot& /*slot*/) { return true; });
   }
 
-  // Does not access the pool after the object is in it or destroyed: an object may own the owner of the pool.
-  void give_back(std::unique_ptr<T> object) {
+  // `mark`: who is to get the object again. Does not access the pool after the object is destroyed: an object may own the
+  // owner of the pool.
+  void give_back(std::unique_ptr<T> object, uintptr_t mark = 0) {
     const size_t first = first_slot();
     for (size_t i = 0; i < kSlots; ++i) {
-      std::atomic<T*>& slot = slots_[(first + i) % kSlots].object;
+      Slot& slot = slots_[(first + i) % kSlots];
       T* empty = nullptr;
-      if (slot.load(std::memory_order_relaxed) == nullptr &&
-          slot.compare_exchange_strong(empty, object.get(), std::memory_order_release, std::memory_order_relaxed)) {
+      if (slot.object.load(std::memory_order_relaxed) != nullptr) {
+        continue;
+      }
+      // Before the object is there, as the pool may be destroyed right after. If two threads write a mark for one object,
+      // somebody else may take it: it serves all.
+      slot.mark.store(mark, std::memory_order_relaxed);
+      if (slot.object.compare_exchange_strong(empty, object.get(), std::memory_order_release, std::memory_order_relaxed)) {
         static_cast<void>(object.release());
         return;
       }
@@ -75,7 +77,23 @@ class ObjectPool {
   // A cache line per slot, so that threads with different slots do not contend.
   struct alignas(64) Slot {
     std::atomic<T*> object{nullptr};
+    std::atomic<uintptr_t> mark{0};
   };
+
+  template <typename Condition>
+  std::unique_ptr<T> take_where(const Condition& condition) {
+    const size_t first = first_slot();
+    for (size_t i = 0; i < kSlots; ++i) {
+      Slot& slot = slots_[(first + i) % kSlots];
+      T* object = slot.object.load(std::memory_order_relaxed);
+      if (object != nullptr && object != closed() && condition(slot) &&
+          slot.object.compare_exchange_strong(object, nullptr, std::memory_order_acquire, std::memory_order_relaxed)) {
+        return std::unique_ptr<T>(object);
+      }
+    }
+    return nullptr;
+  }
+
   std::array<Slot, kSlots> slots_;
 };
 

@@ -60,9 +60,15 @@ Plan::~Plan() {
   }
 }
 
-std::unique_ptr<Frame> Plan::take_frame() const {
-  if (auto frame = frames_.take()) {
+std::unique_ptr<Frame> Plan::take_frame(const void* weight) const {
+  constexpr size_t kFramesOfOthers = 8;  // modules that take turns have so many, before they take each other's
+  if (auto frame = frames_.take(reinterpret_cast<uintptr_t>(weight))) {
     return frame;
+  }
+  if (frames_made_.load(std::memory_order_relaxed) >= kFramesOfOthers) {
+    if (auto frame = frames_.take_any()) {
+      return frame;
+    }
   }
   auto frame = std::make_unique<Frame>(*this);
   frame->kept_plan = self_.lock();
@@ -73,10 +79,16 @@ std::unique_ptr<Frame> Plan::take_frame() const {
   return frame;
 }
 
-void Plan::give_back(std::unique_ptr<Frame> frame) const {
+void Plan::give_back(std::unique_ptr<Frame> frame, const void* weight) const {
   frame->report_overflow();
   frame->clear();
-  frames_.give_back(std::move(frame));
+  frames_.give_back(std::move(frame), reinterpret_cast<uintptr_t>(weight));
+}
+
+void Plan::drop_frames() const {
+  while (frames_.take_any() != nullptr) {
+    frames_made_.fetch_sub(1, std::memory_order_relaxed);
+  }
 }
 
 DroppablePlan::DroppablePlan(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) { plan_->self_ = plan_; }

@@ -144,9 +144,12 @@ class Plan {
   // Returns one line per step, with its node and source line.
   std::string text() const;
 
-  // Returns a frame for exclusive use: one from the pool, or a new, prepared one.
-  std::unique_ptr<Frame> take_frame() const;
-  void give_back(std::unique_ptr<Frame> frame) const;
+  // Returns a frame for exclusive use: one from the pool, or a new, prepared one. `module`: whose run it is, null for a
+  // graph of none. Steps keep what they know of a module's weights, so a module gets the frame that it had last, if it can.
+  std::unique_ptr<Frame> take_frame(const void* module) const;
+  void give_back(std::unique_ptr<Frame> frame, const void* module) const;
+  // Destroys the frames in the pool.
+  void drop_frames() const;
   size_t frames_made() const { return frames_made_.load(std::memory_order_relaxed); }
 
  private:
@@ -194,14 +197,17 @@ class DroppablePlan {
 // Returns a plan's frame, however the run ends.
 class FrameLease {
  public:
-  explicit FrameLease(const Plan& plan) : plan_(plan), frame_(plan.take_frame()) {}
-  ~FrameLease() { plan_.give_back(std::move(frame_)); }
+  // `weight`: see Plan::take_frame.
+  explicit FrameLease(const Plan& plan, const void* weight = nullptr)
+      : plan_(plan), weight_(weight), frame_(plan.take_frame(weight)) {}
+  ~FrameLease() { plan_.give_back(std::move(frame_), weight_); }
 
   const Plan& plan() const { return plan_; }
   Frame& operator*() { return *frame_; }
 
  private:
   const Plan& plan_;
+  const void* const weight_;
   std::unique_ptr<Frame> frame_;
 };
 

@@ -124,16 +124,10 @@ std::string frames_of(const Node* node) { return node == nullptr ? std::string()
 
 std::string describe_failure(const Node* node) {
   if (node == nullptr) {
-    return "in no operator";
+    return operator_context("no operator", {});
   }
   const std::string place = node->location() ? node->location()->file_line_column() : std::string();
-  std::string text = "in " + print_node_line(*node) + (place.empty() ? "" : " # " + place);
-  const std::string frames = frames_of(node);
-  text += frames.empty() ? "" : "\nTraceback of TorchScript (most recent call last):\n" + frames;
-  while (text.back() == '\n') {
-    text.pop_back();
-  }
-  return text;
+  return operator_context(print_node_line(*node) + (place.empty() ? "" : " # " + place), frames_of(node));
 }
 
 }  // namespace
@@ -185,7 +179,9 @@ void run_plan(FrameLease& lease, torch::jit::Stack& stack, AutogradUse autograd)
     drop_frames(error);
     throw;
   } catch (const std::exception& error) {
-    throw c10::Error(c10::str(error.what(), "\n", describe_failure(failed_node(plan, frame))));
+    c10::Error with_operator{std::string(error.what())};
+    with_operator.add_context(describe_failure(failed_node(plan, frame)));
+    throw with_operator;
   }
   // The last step left the outputs on the frame's stack.
   for (c10::IValue& output : frame.stack) {

@@ -1,16 +1,10 @@
-#include "tools/sconce/report/explanation_text.h"
+#include "report/explanation_text.h"
 
-#include "tools/sconce/commands/common_options.h"
-#include "tools/sconce/report/gradient_text.h"
-#include "tools/sconce/report/memory_picture.h"
-#include "tools/sconce/report/recorded_calls_text.h"
-#include "tools/sconce/report/recorded_text.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
-#include "tools/sconce/values/compare.h"
-
-#include <ATen/core/Tensor.h>
-#include <ATen/core/jit_type.h>
+#include "report/gradient_text.h"
+#include "report/number_format.h"
+#include "report/recorded_calls_text.h"
+#include "report/recorded_text.h"
+#include "report/table.h"
 
 #include <algorithm>
 #include <array>
@@ -18,7 +12,7 @@
 #include <map>
 #include <utility>
 
-namespace sconce::cli {
+namespace sconce {
 namespace {
 
 std::array<std::pair<const char*, uint64_t>, 6> counters_of(const Counters& counters) {
@@ -46,16 +40,16 @@ std::string timed_text(const std::vector<TimedStepExplanation>& timed) {
   if (timed.empty()) {
     return {};
   }
-  ui::Table table({{"operator", ui::Align::kLeft}, {"source", ui::Align::kLeft}, {"kernel"}, {"LibTorch"}});
+  Table table({{"operator", Align::kLeft}, {"source", Align::kLeft}, {"kernel"}, {"LibTorch"}});
   size_t by_kernel = 0;
   for (const TimedStepExplanation& each : timed) {
     by_kernel += each.is_by_kernel ? 1 : 0;
     if (!each.is_by_kernel) {
-      table.add_row({each.op, short_source(each.source), ui::format_duration(each.kernel_seconds),
-                     ui::format_duration(each.operator_seconds)});
+      table.add_row({each.op, short_source(each.source), format_duration(each.kernel_seconds),
+                     format_duration(each.operator_seconds)});
     }
   }
-  return "    timed: " + counted(timed.size(), "operator") + " that may keep weights, " + ui::format_count(by_kernel) +
+  return "    timed: " + counted(timed.size(), "operator") + " that may keep weights, " + format_count(by_kernel) +
          " by their kernel\n" + (by_kernel == timed.size() ? "" : indented(table.render(), "      "));
 }
 
@@ -72,17 +66,15 @@ Json json_of(const std::vector<TimedStepExplanation>& timed) {
 }
 
 std::string preparation_text(const PlanExplanation& plan) {
-  std::string text = "    operators on tensors: " + ui::format_count(plan.prepared_steps) + " prepared, " +
-                     ui::format_count(plan.ordinary_steps) + " ordinary; " + counted(plan.groups, "group") +
+  std::string text = "    operators on tensors: " + format_count(plan.prepared_steps) + " prepared, " +
+                     format_count(plan.ordinary_steps) + " ordinary; " + counted(plan.groups, "group") +
                      " for compiled kernels\n";
   if (!plan.not_prepared.empty()) {
-    ui::Table table({{"steps"},
-                     {"operator", ui::Align::kLeft},
-                     {"one of them", ui::Align::kLeft},
-                     {"why it is not prepared", ui::Align::kLeft}});
+    Table table(
+        {{"steps"}, {"operator", Align::kLeft}, {"one of them", Align::kLeft}, {"why it is not prepared", Align::kLeft}});
     for (const NotPreparedExplanation& entry : plan.not_prepared) {
       const std::string times = entry.times > 0 ? " (" + counted(entry.times, "time") + ")" : "";
-      table.add_row({ui::format_count(entry.steps), entry.op.empty() ? "(all)" : entry.op, short_source(entry.source),
+      table.add_row({format_count(entry.steps), entry.op.empty() ? "(all)" : entry.op, short_source(entry.source),
                      to_string(entry.reason) + times});
     }
     text += indented(table.render() + remedies_text(plan.not_prepared), "      ");
@@ -98,18 +90,17 @@ std::string preparation_text(const PlanExplanation& plan) {
 // Returns "    recordings: 33 of 34 steps fit; 2 draw random numbers", and a table of the steps that do not.
 std::string traits_text(const TraitsExplanation& traits) {
   size_t unfit = 0;
-  ui::Table table({{"steps"},
-                   {"operator", ui::Align::kLeft},
-                   {"one of them", ui::Align::kLeft},
-                   {"why no recording can hold it", ui::Align::kLeft}});
+  Table table({{"steps"},
+               {"operator", Align::kLeft},
+               {"one of them", Align::kLeft},
+               {"why no recording can hold it", Align::kLeft}});
   for (const NotRecordableExplanation& entry : traits.not_recordable) {
     unfit += entry.steps;
-    table.add_row({ui::format_count(entry.steps), entry.op, short_source(entry.source), to_string(entry.reason)});
+    table.add_row({format_count(entry.steps), entry.op, short_source(entry.source), to_string(entry.reason)});
   }
-  std::string text = "    recordings: " + ui::format_count(traits.steps - unfit) + " of " + counted(traits.steps, "step") +
-                     " fit; " + ui::format_count(traits.random) + " draw random numbers, " +
-                     ui::format_count(traits.writes) + " write, " + ui::format_count(traits.reads_host) +
-                     " read on the host\n";
+  std::string text = "    recordings: " + format_count(traits.steps - unfit) + " of " + counted(traits.steps, "step") +
+                     " fit; " + format_count(traits.random) + " draw random numbers, " + format_count(traits.writes) +
+                     " write, " + format_count(traits.reads_host) + " read on the host\n";
   return text + (unfit == 0 ? "" : indented(table.render(), "      "));
 }
 
@@ -130,7 +121,7 @@ std::string plan_text(const PlanExplanation& plan, const ExplanationDetail& deta
   const bool is_generic = plan.tier == Tier::kGeneric;
   std::string text = std::string(is_generic ? "  generic plan: " : "  specialized plan: ") + counted(plan.steps, "step") +
                      ", " + counted(plan.registers, "register") + ", " + counted(plan.runs, "run") + ", " +
-                     counted(plan.frames, "frame") + ", built in " + ui::format_duration(plan.compile_seconds) + "\n";
+                     counted(plan.frames, "frame") + ", built in " + format_duration(plan.compile_seconds) + "\n";
   text += is_generic ? "    serves all arguments" : "    serves one spec";
   if (is_generic && !plan.specs.empty()) {
     text += "; now: " + counted(plan.specs.size(), "spec");
@@ -167,15 +158,6 @@ std::string profile_text(const ProfileExplanation& profile) {
   return text + indented(profile.graph, "    ");
 }
 
-std::string layout_of(const at::Tensor& tensor) {
-  if (tensor.layout() != c10::kStrided) {
-    return c10::str(tensor.layout());
-  }
-  return tensor.is_contiguous()                                  ? "contiguous"
-         : tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ? "channels last"
-                                                                 : "strided";
-}
-
 // Returns one line per pass, in the order of the first runs.
 std::string table_of_passes(const std::vector<PassTiming>& runs) {
   struct Total {
@@ -194,15 +176,30 @@ std::string table_of_passes(const std::vector<PassTiming>& runs) {
     total->runs += 1;
     total->changes += run.changed ? 1 : 0;
   }
-  ui::Table table({{"pass", ui::Align::kLeft}, {"time"}, {"runs"}, {"changed"}});
+  Table table({{"pass", Align::kLeft}, {"time"}, {"runs"}, {"changed"}});
   for (const Total& total : totals) {
-    table.add_row({std::string(total.pass), ui::format_duration(total.seconds), std::to_string(total.runs),
+    table.add_row({std::string(total.pass), format_duration(total.seconds), std::to_string(total.runs),
                    std::to_string(total.changes)});
   }
   return table.render();
 }
 
 }  // namespace
+
+std::string describe_memory(const MemoryExplanation& memory) {
+  const auto slots = std::to_string(memory.slots.size()) + (memory.slots.size() == 1 ? " slot" : " slots");
+  if (!memory.has_layout) {
+    return slots + ", no arena yet: no run has used prepared steps";
+  }
+  std::string text = "arena of " + format_bytes(static_cast<double>(memory.arena_bytes)) + " for " + slots;
+  if (memory.lower_bound > 0) {
+    text += ", lower bound " + format_bytes(static_cast<double>(memory.lower_bound)) + " (" +
+            format_ratio(static_cast<double>(memory.arena_bytes) / static_cast<double>(memory.lower_bound)) + ")";
+  }
+  return text + (memory.without_room > 0 ? ", " + std::to_string(memory.without_room) + " without room" : "");
+}
+
+std::string name_of(Tier tier) { return "tier" + std::to_string(static_cast<int>(tier)); }
 
 std::string indented(const std::string& text, const std::string& indent) {
   std::string out;
@@ -215,35 +212,17 @@ std::string indented(const std::string& text, const std::string& indent) {
 }
 
 std::string counted(size_t count, const std::string& what) {
-  return ui::format_count(count) + " " + what + (count == 1 ? "" : "s");
+  return format_count(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 std::string short_source(const std::string& source) { return std::filesystem::path(source).filename().string(); }
 
-std::string describe_argument(const c10::IValue& argument) {
-  if (!argument.isTensor() || !argument.toTensor().defined()) {
-    const bool is_number = argument.isInt() || argument.isDouble() || argument.isBool();
-    if (argument.isList() || argument.isTuple()) {
-      const size_t size = argument.isList() ? argument.toListRef().size() : argument.toTupleRef().size();
-      return std::string(argument.isList() ? "list" : "tuple") + " of " + std::to_string(size);
-    }
-    return is_number ? argument.type()->repr_str() + " " + c10::str(argument) : kind_of_value(argument);
-  }
-  const at::Tensor& tensor = argument.toTensor();
-  std::string sizes;
-  for (const int64_t size : tensor.sizes()) {
-    sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
-  }
-  return dtype_name(tensor.scalar_type()) + " [" + sizes + "] " + layout_of(tensor) +
-         (tensor.device().is_cpu() ? "" : " on " + tensor.device().str()) + (tensor.requires_grad() ? " requires grad" : "");
-}
-
-std::string to_text(const Explanation& explanation, const std::vector<std::string>& inputs,
+std::string to_text(const Explanation& explanation, const std::optional<std::vector<std::string>>& inputs,
                     const ExplanationDetail& detail) {
   std::string text = explanation.method + ": ";
   text += explanation.nodes == 0 ? "cannot be run" : counted(explanation.nodes, "node") + " with all calls inlined";
-  text += inputs.empty() ? "\n\ninputs: none\n" : "\n\ninputs:\n";
-  for (const std::string& input : inputs) {
+  text += !inputs ? "\n" : inputs->empty() ? "\n\ninputs: none\n" : "\n\ninputs:\n";
+  for (const std::string& input : inputs.value_or(std::vector<std::string>())) {
     text += "  " + input + "\n";
   }
   text += explanation.plans.empty() ? "\nplans: none\n" : "\nplans:\n";
@@ -262,8 +241,8 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
   text += recorded_calls_text(explanation.recorded);
   add_plans(explanation.recorded.plans, "");
   if (const WeightsExplanation& weights = explanation.weights; weights.packed_bytes + weights.in_files_bytes > 0) {
-    text += "\nweights: " + ui::format_bytes(static_cast<double>(weights.packed_bytes)) + " packed; " +
-            ui::format_bytes(static_cast<double>(weights.in_files_bytes)) + " of others have left memory for files\n";
+    text += "\nweights: " + format_bytes(static_cast<double>(weights.packed_bytes)) + " packed; " +
+            format_bytes(static_cast<double>(weights.in_files_bytes)) + " of others have left memory for files\n";
   }
   text += explanation.passes.empty() ? "\npasses: none ran\n" : "\npasses of the generic plan:\n";
   text += explanation.passes.empty() ? "" : indented(table_of_passes(explanation.passes), "  ");
@@ -288,7 +267,7 @@ std::string to_text(const Explanation& explanation, const std::vector<std::strin
   }
   text += "\ncounters:\n";
   for (const auto& [name, count] : counters_of(explanation.counters)) {
-    text += std::string("  ") + name + std::string(14 - std::string(name).size(), ' ') + ui::format_count(count) + "\n";
+    text += std::string("  ") + name + std::string(14 - std::string(name).size(), ' ') + format_count(count) + "\n";
   }
   return text;
 }
@@ -356,7 +335,7 @@ Json json_of(const std::vector<PassTiming>& timings) {
 
 }  // namespace
 
-Json to_json(const PlanExplanation& plan) {
+Json json_of(const PlanExplanation& plan) {
   return Json{{"tier", name_of(plan.tier)},
               {"specs", plan.specs},
               {"why_generic", plan.why_generic},
@@ -369,8 +348,8 @@ Json to_json(const PlanExplanation& plan) {
               {"timed", json_of(plan.timed)},
               {"traits", json_of(plan.traits)},
               {"memory", json_of(plan.memory)},
-              {"recorded", to_json(plan.recorded)},
-              {"gradients", plan.gradients ? to_json(*plan.gradients) : Json()},
+              {"recorded", json_of(plan.recorded)},
+              {"gradients", plan.gradients ? json_of(*plan.gradients) : Json()},
               {"threads", plan.threads},
               {"threads_limit", plan.threads_limit},
               {"registers", plan.registers},
@@ -380,10 +359,10 @@ Json to_json(const PlanExplanation& plan) {
               {"text", plan.text}};
 }
 
-Json to_json(const Explanation& explanation) {
+Json json_of(const Explanation& explanation) {
   Json plans = Json::array();
   for (const PlanExplanation& plan : explanation.plans) {
-    plans.push_back(to_json(plan));
+    plans.push_back(json_of(plan));
   }
   Json profile;
   if (explanation.profile) {
@@ -400,7 +379,7 @@ Json to_json(const Explanation& explanation) {
   }
   Json callees = Json::array();
   for (const Explanation& callee : explanation.callees) {
-    callees.push_back(to_json(callee));
+    callees.push_back(json_of(callee));
   }
   Json refusals = Json::array();
   for (const RefusalExplanation& refusal : explanation.refusals) {
@@ -424,4 +403,7 @@ Json to_json(const Explanation& explanation) {
               {"profile", std::move(profile)}};
 }
 
-}  // namespace sconce::cli
+std::string to_text(const Explanation& explanation) { return to_text(explanation, std::nullopt, {}); }
+std::string to_json(const Explanation& explanation) { return json_text(json_of(explanation)); }
+
+}  // namespace sconce

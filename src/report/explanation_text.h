@@ -1,26 +1,29 @@
 // An executor's explanation, as text for people and as JSON for programs.
 #pragma once
 
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 
 #include <sconce/explanation.h>
 
-#include <ATen/core/ivalue.h>
-
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
-namespace sconce::cli {
+namespace sconce {
 
 struct ExplanationDetail {
   bool steps = false;  // show the steps of every plan
   bool specs = false;  // show the specs that each plan serves, in full
 };
-// `inputs`: a line for each argument of the calls.
-std::string to_text(const Explanation& explanation, const std::vector<std::string>& inputs, const ExplanationDetail& detail);
-Json to_json(const Explanation& explanation);
-Json to_json(const PlanExplanation& plan);
+// `inputs`: a line for each argument of the calls, if they are known.
+std::string to_text(const Explanation& explanation, const std::optional<std::vector<std::string>>& inputs,
+                    const ExplanationDetail& detail);
+Json json_of(const Explanation& explanation);
+Json json_of(const PlanExplanation& plan);
+
+// The name of a tier in reports and on the command line: "tier0" for the generic plan.
+std::string name_of(Tier tier);
 
 // Returns each line of the text with the indent.
 std::string indented(const std::string& text, const std::string& indent);
@@ -43,10 +46,10 @@ std::string remedies_text(const std::vector<Entry>& entries) {
   return text;
 }
 
+// Returns "arena of 12.0 KiB for 8 slots, lower bound 12.0 KiB (1.00x)".
+std::string describe_memory(const MemoryExplanation& memory);
+
 // Returns "model.py:12:8" without folders, which would make a table too wide.
 std::string short_source(const std::string& source);
 
-// Returns "float32 [8, 16] contiguous", "int 3", "list of 4".
-std::string describe_argument(const c10::IValue& argument);
-
-}  // namespace sconce::cli
+}  // namespace sconce

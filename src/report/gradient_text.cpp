@@ -1,7 +1,7 @@
-#include "tools/sconce/report/gradient_text.h"
+#include "report/gradient_text.h"
 
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
+#include "report/number_format.h"
+#include "report/table.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace sconce::cli {
+namespace sconce {
 namespace {
 
 // In the order of DifferentiableExplanation::plans.
@@ -27,7 +27,7 @@ std::string saved_text(const DifferentiableExplanation& subgraph) {
        {std::tuple(subgraph.saved_inputs, "input", "inputs"), std::tuple(subgraph.saved_outputs, "output", "outputs"),
         std::tuple(subgraph.saved_intermediates, "intermediate", "intermediates")}) {
     if (count > 0) {
-      text += (text.empty() ? "" : ", ") + ui::format_count(count) + " " + (count == 1 ? what : several);
+      text += (text.empty() ? "" : ", ") + format_count(count) + " " + (count == 1 ? what : several);
     }
   }
   return text.empty() ? "nothing" : text;
@@ -35,16 +35,15 @@ std::string saved_text(const DifferentiableExplanation& subgraph) {
 
 // Returns "8 prepared, 1 ordinary, 2 groups", and whether no call has run the plan.
 std::string steps_text(const PlanExplanation& plan) {
-  std::string text =
-      ui::format_count(plan.prepared_steps) + " prepared, " + ui::format_count(plan.ordinary_steps) + " ordinary";
+  std::string text = format_count(plan.prepared_steps) + " prepared, " + format_count(plan.ordinary_steps) + " ordinary";
   return text + (plan.groups > 0 ? ", " + counted(plan.groups, "group") : "") + (plan.frames == 0 ? "; not run" : "");
 }
 
 std::string table_of_subgraphs(const GradientExplanation& gradients) {
-  ui::Table table({{"begins at", ui::Align::kLeft},
-                   {"saves for backward", ui::Align::kLeft},
-                   {"forward steps", ui::Align::kLeft},
-                   {"backward steps", ui::Align::kLeft}});
+  Table table({{"begins at", Align::kLeft},
+               {"saves for backward", Align::kLeft},
+               {"forward steps", Align::kLeft},
+               {"backward steps", Align::kLeft}});
   for (const DifferentiableExplanation& subgraph : gradients.subgraphs) {
     table.add_row(
         {source_or_name(subgraph), saved_text(subgraph), steps_text(subgraph.plans[0]), steps_text(subgraph.plans[1])});
@@ -78,15 +77,15 @@ std::string table_of_not_prepared(const GradientExplanation& gradients) {
     return "";
   }
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.sum.steps > b.sum.steps; });
-  ui::Table table({{"steps"},
-                   {"plan", ui::Align::kLeft},
-                   {"operator", ui::Align::kLeft},
-                   {"one of them", ui::Align::kLeft},
-                   {"why it is not prepared", ui::Align::kLeft}});
+  Table table({{"steps"},
+               {"plan", Align::kLeft},
+               {"operator", Align::kLeft},
+               {"one of them", Align::kLeft},
+               {"why it is not prepared", Align::kLeft}});
   std::vector<NotPreparedExplanation> sums;
   for (const auto& [direction, entry] : entries) {
     const std::string times = entry.times > 0 ? " (" + counted(entry.times, "time") + ")" : "";
-    table.add_row({ui::format_count(entry.steps), kDirections[direction], entry.op.empty() ? "(all)" : entry.op,
+    table.add_row({format_count(entry.steps), kDirections[direction], entry.op.empty() ? "(all)" : entry.op,
                    short_source(entry.source), to_string(entry.reason) + times});
     sums.push_back(entry);
   }
@@ -97,12 +96,12 @@ std::string table_of_outside(const GradientExplanation& gradients) {
   if (gradients.not_differentiated.empty()) {
     return "";
   }
-  ui::Table table({{"nodes"},
-                   {"operator", ui::Align::kLeft},
-                   {"one of them", ui::Align::kLeft},
-                   {"why no differentiable subgraph has it", ui::Align::kLeft}});
+  Table table({{"nodes"},
+               {"operator", Align::kLeft},
+               {"one of them", Align::kLeft},
+               {"why no differentiable subgraph has it", Align::kLeft}});
   for (const NotDifferentiatedExplanation& entry : gradients.not_differentiated) {
-    table.add_row({ui::format_count(entry.nodes), entry.op, short_source(entry.source), to_string(entry.reason)});
+    table.add_row({format_count(entry.nodes), entry.op, short_source(entry.source), to_string(entry.reason)});
   }
   return table.render() + remedies_text(gradients.not_differentiated);
 }
@@ -111,11 +110,11 @@ std::string table_of_recorded(const GradientExplanation& gradients) {
   if (gradients.recorded.empty()) {
     return "";
   }
-  ui::Table table({{"nodes"},
-                   {"operator with a gradient formula recorded from LibTorch's autograd", ui::Align::kLeft},
-                   {"one of them", ui::Align::kLeft}});
+  Table table({{"nodes"},
+               {"operator with a gradient formula recorded from LibTorch's autograd", Align::kLeft},
+               {"one of them", Align::kLeft}});
   for (const RecordedGradientExplanation& entry : gradients.recorded) {
-    table.add_row({ui::format_count(entry.nodes), entry.op, short_source(entry.source)});
+    table.add_row({format_count(entry.nodes), entry.op, short_source(entry.source)});
   }
   return table.render();
 }
@@ -124,9 +123,9 @@ std::string table_of_recorded(const GradientExplanation& gradients) {
 
 std::string gradients_to_text(const GradientExplanation& gradients, const ExplanationDetail& detail) {
   std::string text = "gradients: flow through " + counted(gradients.inside + gradients.outside, "operator") + ", " +
-                     ui::format_count(gradients.inside) + " in " +
+                     format_count(gradients.inside) + " in " +
                      counted(gradients.subgraphs.size(), "differentiable subgraph") + "; autograd records " +
-                     ui::format_count(gradients.outside) + " one by one\n";
+                     format_count(gradients.outside) + " one by one\n";
   if (!gradients.subgraphs.empty()) {
     text += indented(table_of_subgraphs(gradients), "  ") + indented(table_of_not_prepared(gradients), "  ");
   }
@@ -139,7 +138,7 @@ std::string gradients_to_text(const GradientExplanation& gradients, const Explan
   return text;
 }
 
-Json to_json(const GradientExplanation& gradients) {
+Json json_of(const GradientExplanation& gradients) {
   Json outside = Json::array();
   for (const NotDifferentiatedExplanation& entry : gradients.not_differentiated) {
     outside.push_back(Json{{"operator", entry.op},
@@ -161,7 +160,7 @@ Json to_json(const GradientExplanation& gradients) {
               {"saved_outputs", subgraph.saved_outputs},
               {"saved_intermediates", subgraph.saved_intermediates}};
     for (size_t direction = 0; direction < subgraph.plans.size(); ++direction) {
-      json[kDirections[direction]] = to_json(subgraph.plans[direction]);
+      json[kDirections[direction]] = json_of(subgraph.plans[direction]);
     }
     subgraphs.push_back(std::move(json));
   }
@@ -172,4 +171,4 @@ Json to_json(const GradientExplanation& gradients) {
               {"subgraphs", std::move(subgraphs)}};
 }
 
-}  // namespace sconce::cli
+}  // namespace sconce

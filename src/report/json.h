@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-namespace sconce::cli {
+namespace sconce {
 
 using Json = nlohmann::ordered_json;
 
@@ -26,4 +26,4 @@ inline std::string json_text(const Json& json) {
   return json.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::detail::error_handler_t::replace) + "\n";
 }
 
-}  // namespace sconce::cli
+}  // namespace sconce

@@ -1,17 +1,28 @@
-#include "tools/sconce/ui/number_format.h"
-
-#include <fmt/format.h>
+#include "report/number_format.h"
 
 #include <array>
 #include <cmath>
+#include <cstdio>
 
-namespace sconce::ui {
+namespace sconce {
 namespace {
+
+// `format`: of printf, with a precision and a value.
+std::string printed(const char* format, int precision, double value) {
+  std::array<char, 64> text{};
+  const int length = std::snprintf(text.data(), text.size(), format, precision, value);
+  if (static_cast<size_t>(length) < text.size()) {
+    return text.data();
+  }
+  std::string longer(static_cast<size_t>(length), '\0');  // "%.*f" of a huge number
+  std::snprintf(longer.data(), longer.size() + 1, format, precision, value);
+  return longer;
+}
 
 // Formats three significant digits without an exponent, for values from 1 to some thousands.
 std::string three_digits(double value) {
   const double size = std::abs(value);
-  return fmt::format("{:.{}f}", value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+  return printed("%.*f", size < 9.995 ? 2 : size < 99.95 ? 1 : 0, value);
 }
 
 struct Unit {
@@ -29,14 +40,14 @@ std::string format_duration(double seconds) {
       return three_digits(seconds / unit.size) + " " + unit.name;
     }
   }
-  return seconds == 0 ? "0 s" : fmt::format("{:.2g} s", seconds);
+  return seconds == 0 ? "0 s" : printed("%.*g s", 2, seconds);
 }
 
 std::string format_ratio(double ratio) { return std::isfinite(ratio) ? three_digits(ratio) + "x" : "-"; }
 
 std::string format_percent(double share) {
   const double percent = share * 100;
-  return std::isfinite(percent) ? fmt::format("{:.{}f} %", percent, std::abs(percent) < 9.95 ? 1 : 0) : "-";
+  return std::isfinite(percent) ? printed("%.*f %%", std::abs(percent) < 9.95 ? 1 : 0, percent) : "-";
 }
 
 std::string format_rate(double per_second) {
@@ -53,7 +64,7 @@ std::string format_bytes(double bytes) {
       return three_digits(bytes / unit.size) + " " + unit.name;
     }
   }
-  return fmt::format("{:.0f} B", bytes);
+  return printed("%.*f B", 0, bytes);
 }
 
 std::string format_si(double value) {
@@ -63,10 +74,10 @@ std::string format_si(double value) {
       return three_digits(value / unit.size) + " " + unit.name;
     }
   }
-  return fmt::format("{:.3g} ", value);
+  return printed("%.*g ", 3, value);
 }
 
-std::string format_number(double value, int significant_digits) { return fmt::format("{:.{}g}", value, significant_digits); }
+std::string format_number(double value, int significant_digits) { return printed("%.*g", significant_digits, value); }
 
 std::string format_count(uint64_t count) {
   std::string digits = std::to_string(count);
@@ -77,4 +88,4 @@ std::string format_count(uint64_t count) {
   return digits;
 }
 
-}  // namespace sconce::ui
+}  // namespace sconce

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace sconce::ui {
+namespace sconce {
 
 // Three significant digits and the unit that fits: "812 ns", "12.3 us", "4.56 ms", "1.20 s".
 std::string format_duration(double seconds);
@@ -23,4 +23,4 @@ std::string format_number(double value, int significant_digits = 5);
 // "1 234 567".
 std::string format_count(uint64_t count);
 
-}  // namespace sconce::ui
+}  // namespace sconce

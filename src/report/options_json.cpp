@@ -1,11 +1,7 @@
-#include "tools/sconce/commands/options_file.h"
+#include "report/options_json.h"
 
 #include "base/exception_message.h"
-#include "tools/sconce/commands/common_options.h"
-#include "tools/sconce/commands/device.h"
-#include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
-#include "tools/sconce/values/read_file.h"
+#include "base/nearest_name.h"
 
 #include <c10/util/Exception.h>
 #include <nlohmann/json.hpp>
@@ -15,9 +11,10 @@
 #include <cstdio>
 #include <set>
 
-namespace sconce::cli {
+namespace sconce {
 namespace {
 
+constexpr uint64_t kMaxThreads = 1024;  // inside one operator
 constexpr std::string_view kDisabledPassesKey = "disabled_passes";
 
 // The kinds of values, with what a message says of each.
@@ -62,9 +59,8 @@ void set_value(Options& options, const nlohmann::json& value) {
 }
 
 constexpr std::array kOptionKeys = {
-    OptionKey{
-        "device", kDeviceName,
-        [](Options& options, const nlohmann::json& value) { options.device(parse_device(value.get<std::string>()).str()); }},
+    OptionKey{"device", kDeviceName,
+              [](Options& options, const nlohmann::json& value) { options.device(value.get<std::string>()); }},
     OptionKey{"optimize", kSwitch, set_value<bool, &Options::optimize>},
     OptionKey{"exact", kSwitch, set_value<bool, &Options::exact>},
     OptionKey{
@@ -94,19 +90,15 @@ constexpr std::array kOptionKeys = {
               }},
 };
 
-void set_option(Options& options, const std::string& key, const nlohmann::json& value, const std::string& path) {
+void set_option(Options& options, const std::string& key, const nlohmann::json& value) {
   const auto* const found =
       std::find_if(kOptionKeys.begin(), kOptionKeys.end(), [&](const OptionKey& each) { return each.name == key; });
-  if (found == kOptionKeys.end()) {
-    throw UserError(path + ": no option '" + key + "'" + ui::did_you_mean(key, option_keys()));
-  }
-  if (!found->kind.fits(value)) {
-    throw UserError(path + ": '" + key + "' must be " + found->kind.what + ", not " + value.dump());
-  }
+  TORCH_CHECK(found != kOptionKeys.end(), "no option '", key, "'", did_you_mean(key, option_keys()));
+  TORCH_CHECK(found->kind.fits(value), "'", key, "' must be ", found->kind.what, ", not ", value.dump());
   try {
     found->set(options, value);
   } catch (const c10::Error& failure) {
-    throw UserError(path + ": " + key + ": " + plain_message(failure));
+    throw c10::Error(key + ": " + plain_message(failure));
   }
 }
 
@@ -126,12 +118,12 @@ std::string place_and_reason(const std::string& message) {
 
 }  // namespace
 
-nlohmann::json read_options_file(const std::string& path) {
-  const std::string text = read_text_file(path);
+nlohmann::json parse_options(const std::string& text) {
   std::set<std::string> seen;
   const auto refuse_twice = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !seen.insert(parsed.get<std::string>()).second) {
-      throw UserError(path + ": '" + parsed.get<std::string>() + "' stands there twice");
+    if (event == nlohmann::json::parse_event_t::key && depth == 1) {
+      const auto key = parsed.get<std::string>();
+      TORCH_CHECK(seen.insert(key).second, "'", key, "' stands there twice");
     }
     return true;
   };
@@ -139,20 +131,32 @@ nlohmann::json read_options_file(const std::string& path) {
   try {
     fields = nlohmann::json::parse(text, refuse_twice);
   } catch (const nlohmann::json::parse_error& failure) {
-    throw UserError(path + ":" + place_and_reason(failure.what()));
+    throw c10::Error(place_and_reason(failure.what()));
   }
-  if (!fields.is_object()) {
-    throw UserError(path + ": must be a JSON object such as {\"compile\": \"never\"}");
-  }
+  TORCH_CHECK(fields.is_object(), "must be a JSON object such as {\"compile\": \"never\"}");
   return fields;
 }
 
-void set_options(Options& options, const nlohmann::json& fields, OptionFields which, const std::string& path) {
+void set_options(Options& options, const nlohmann::json& fields, OptionFields which) {
   for (const auto& [key, value] : fields.items()) {
     if ((key == kDisabledPassesKey) == (which == OptionFields::kDisabledPasses)) {
-      set_option(options, key, value, path);
+      set_option(options, key, value);
     }
   }
+}
+
+Options Options::from_json(const std::string& text) {
+  return without_frames([&] {
+    try {
+      Options options;
+      const nlohmann::json fields = parse_options(text.empty() ? "{}" : text);
+      set_options(options, fields, OptionFields::kAllButDisabledPasses);
+      set_options(options, fields, OptionFields::kDisabledPasses);
+      return options;
+    } catch (const c10::Error& failure) {
+      throw c10::Error("options: " + plain_message(failure));
+    }
+  });
 }
 
 std::vector<std::string> option_keys() {
@@ -163,4 +167,4 @@ std::vector<std::string> option_keys() {
   return keys;
 }
 
-}  // namespace sconce::cli
+}  // namespace sconce

@@ -1,10 +1,10 @@
-#include "tools/sconce/report/recorded_text.h"
+#include "report/recorded_text.h"
 
-#include "tools/sconce/report/explanation_text.h"
+#include "report/explanation_text.h"
 
 #include <utility>
 
-namespace sconce::cli {
+namespace sconce {
 
 // CUDA graph of 33 operators and 5 groups (model.py:12:8): recorded once, replayed 98 times; run 2 times without it
 //   once: warm-up
@@ -27,7 +27,7 @@ std::string recorded_to_text(const std::vector<RecordedExplanation>& ranges) {
   return text;
 }
 
-Json to_json(const std::vector<RecordedExplanation>& ranges) {
+Json json_of(const std::vector<RecordedExplanation>& ranges) {
   Json json = Json::array();
   for (const RecordedExplanation& range : ranges) {
     Json unrecorded = Json::array();
@@ -39,9 +39,9 @@ Json to_json(const std::vector<RecordedExplanation>& ranges) {
                         {"recordings", range.recordings},
                         {"replays", range.replays},
                         {"unrecorded", std::move(unrecorded)},
-                        {"plan", to_json(range.plan.front())}});
+                        {"plan", json_of(range.plan.front())}});
   }
   return json;
 }
 
-}  // namespace sconce::cli
+}  // namespace sconce

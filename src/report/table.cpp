@@ -1,4 +1,4 @@
-#include "tools/sconce/ui/table.h"
+#include "report/table.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <numeric>
 #include <string_view>
 
-namespace sconce::ui {
+namespace sconce {
 namespace {
 
 constexpr const char* kGap = "  ";
@@ -90,4 +90,4 @@ size_t output_width() {
   return known ? size.ws_col : 100;
 }
 
-}  // namespace sconce::ui
+}  // namespace sconce

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace sconce::ui {
+namespace sconce {
 
 enum class Align { kLeft, kRight };
 
@@ -38,4 +38,4 @@ size_t output_width();
 // Returns the number of characters that a terminal shows for UTF-8 text without combining characters.
 size_t display_width(const std::string& text);
 
-}  // namespace sconce::ui
+}  // namespace sconce

@@ -1,5 +1,6 @@
 #include "shapes/meta_run.h"
 
+#include "base/compiled_meta_kernels.h"
 #include "ops/libtorch_workarounds.h"
 #include "shapes/meta_operands.h"
 
@@ -124,6 +125,7 @@ class MetaRunner {
       return std::nullopt;
     }
     const at::NoGradGuard no_grad;
+    const CompiledMetaKernels compiled;
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     try {
       node_.op().registered->getOperation()(stack);

@@ -127,7 +127,7 @@ bool replace_traced_values(c10::ivalue::Object& module) {
   return hand_back(module, seen);
 }
 
-ModuleState::ModuleState(const c10::intrusive_ptr<c10::ivalue::Object>& module) { add(module); }
+ModuleState::ModuleState(const c10::intrusive_ptr<c10::ivalue::Object>& module) : module_(module.get()) { add(module); }
 
 void ModuleState::add(const c10::intrusive_ptr<c10::ivalue::Object>& object) {
   if (std::find(objects_.begin(), objects_.end(), object) != objects_.end()) {
@@ -136,10 +136,11 @@ void ModuleState::add(const c10::intrusive_ptr<c10::ivalue::Object>& object) {
   objects_.push_back(object);
   for (size_t slot = 0; slot < object->slots().size(); ++slot) {
     const c10::IValue& value = object->getSlot(slot);
-    attributes_.push_back({object.get(), slot, with_each_tensor(value, [this](const at::Tensor& tensor) {
-                             marks_.emplace_back(tensor, tensor.requires_grad());
-                             return tensor;
-                           })});
+    const auto note_mark = [this](const at::Tensor& tensor) {
+      marks_.emplace_back(tensor, tensor.requires_grad());
+      return tensor;
+    };
+    attributes_.push_back({object.get(), slot, with_each_tensor(value, note_mark), nullptr});
     if (value.isObject()) {
       add(value.toObject());
     }
@@ -150,9 +151,22 @@ bool ModuleState::holds() const {
   const auto is_marked_as_before = [](const auto& mark) { return mark.first.requires_grad() == mark.second; };
   return std::ranges::all_of(marks_, is_marked_as_before) &&
          std::ranges::all_of(attributes_, [](const Attribute& attribute) {
-           return are_equal(attribute.object->getSlot(attribute.slot), attribute.value,
-                            [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
+           const c10::IValue& now = attribute.object->getSlot(attribute.slot);
+           return attribute.released != nullptr
+                      ? now.isObject() && &now.toObjectRef() == attribute.released
+                      : are_equal(now, attribute.value,
+                                  [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); });
          });
+}
+
+void ModuleState::release_objects() {
+  for (Attribute& attribute : attributes_) {
+    if (attribute.value.isObject()) {
+      attribute.released = &attribute.value.toObjectRef();
+      attribute.value = c10::IValue();
+    }
+  }
+  objects_.clear();
 }
 
 void ModuleState::restore() const {

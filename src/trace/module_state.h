@@ -15,20 +15,32 @@ namespace sconce {
 class ModuleState {
  public:
   explicit ModuleState(const c10::intrusive_ptr<c10::ivalue::Object>& module);
-  // Returns whether no attribute has changed. The contents of tensors do not count.
+  // Returns whether no attribute has changed. The contents of tensors do not count. Requires that the module still exists.
   bool holds() const;
   // Gives attributes that have changed their values back.
   void restore() const;
+
+  // Stops keeping the module and its submodules alive. An object keeps the code of its class, which may keep whoever has
+  // this state. `restore` must not be called after it.
+  void release_objects();
+  // Returns whether this is the state of that module.
+  bool is_of(const c10::ivalue::Object& module) const { return module_ == &module; }
+  const c10::ivalue::Object* module() const { return module_; }
 
  private:
   struct Attribute {
     c10::ivalue::Object* object;
     size_t slot;
     c10::IValue value;
+    const c10::ivalue::Object* released;  // an object that was the value; else null
   };
   void add(const c10::intrusive_ptr<c10::ivalue::Object>& object);
 
-  std::vector<c10::intrusive_ptr<c10::ivalue::Object>> objects_;
+  // A module that was made at the address of a destroyed one has the same state only if all its attributes are the same.
+  const c10::ivalue::Object* const module_;
+  std::vector<c10::intrusive_ptr<c10::ivalue::Object>> objects_;  // none after `release_objects`
+  // Those of an object follow the attribute that it was found in. So `holds` reads an object only after it has seen that the
+  // object is still there.
   std::vector<Attribute> attributes_;
   std::vector<std::pair<at::Tensor, bool>> marks_;  // tensors, and whether they require a gradient
 };

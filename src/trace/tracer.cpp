@@ -1,6 +1,7 @@
 #include "trace/tracer.h"
 
 #include "analysis/effects.h"
+#include "base/compiled_meta_kernels.h"
 #include "ops/foreign.h"
 #include "trace/traceable.h"
 #include "trace/tracing_conditions.h"
@@ -53,6 +54,10 @@ void watch(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::
 }
 
 void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (CompiledMetaKernels::is_active()) {
+    CompiledMetaKernels::run(op, keys, *stack);
+    return;
+  }
   if (current_tracer != nullptr) {
     if (current_tracer->is_differentiated_within(op, *stack)) {
       op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::Fake), stack);

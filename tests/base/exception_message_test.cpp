@@ -40,6 +40,17 @@ TEST(ExceptionMessage, OfATracedModelIsWithoutItsFrames) {
   EXPECT_EQ(plain_message(raised), "could not create a primitive (12): none");
 }
 
+TEST(ExceptionMessage, SaysWhichOperatorFailed) {
+  c10::Error error(std::string("sizes do not fit"));
+  error.add_context(operator_context("%3 = aten::mm(%1, %2)", "  File \"inner.py\", line 3\n"));
+  error.add_context("while the data were read");
+  error.add_context(operator_context("%5 = prim::CallMethod(%1)", "  File \"outer.py\", line 7\n"));
+  error.add_context(operator_context("no operator", {}));
+  const FailedOperator failed = failed_operator(error);
+  EXPECT_EQ(failed.message, "sizes do not fit\nwhile the data were read");
+  EXPECT_EQ(failed.frames, "  File \"outer.py\", line 7\n  File \"inner.py\", line 3\n");
+}
+
 TEST(ExceptionMessage, LosesTheFramesAndKeepsClassAndContext) {
   try {
     without_frames([] {

@@ -27,7 +27,7 @@ TEST(DumpedKernels, OfAGpuAreCudaText) {
   ASSERT_FALSE(kernels.empty());
   ASSERT_NE(kernels.back().device_kernel, nullptr);
   EXPECT_NE(kernels.back().device_kernel->kernel(), nullptr) << kernels.back().device_kernel->refusal();
-  const cli::Json json = cli::to_json(kernels.back(), 3);
+  const sconce::Json json = cli::to_json(kernels.back(), 3);
   EXPECT_EQ(json["first_use"], "a call without gradients");
   EXPECT_THAT(json["program"].get<std::string>(), HasSubstr("load.Float"));
   EXPECT_THAT(json["cuda"].get<std::string>(), HasSubstr("__global__"));

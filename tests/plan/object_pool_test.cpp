@@ -28,6 +28,16 @@ struct Counted {
   std::atomic<int> holders{0};
 };
 
+TEST(ObjectPool, GivesAnObjectToWhoHadIt) {
+  ObjectPool<int> pool;
+  pool.give_back(std::make_unique<int>(1), 11);
+  pool.give_back(std::make_unique<int>(2), 12);
+  EXPECT_EQ(pool.take(13), nullptr);
+  EXPECT_EQ(*pool.take(12), 2);
+  EXPECT_EQ(*pool.take_any(), 1);
+  EXPECT_EQ(pool.take_any(), nullptr);
+}
+
 TEST(ObjectPool, DestroysWhatExceedsItsSlotsAndTheRestWithItself) {
   {
     ObjectPool<Counted> pool;

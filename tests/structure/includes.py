@@ -6,7 +6,8 @@
 - The rooms of a folder, ROOMS below, include only those before them.
 - A public header belongs to a folder of src/, OWNERS below, and is included as that folder's other headers are. Public
   headers include only public headers.
-- Only tools/peers and the tests include LibTorch's executors, passes, autodiff and fusers.
+- Only tools/peers and the tests include LibTorch's executors, passes, autodiff and fusers; src/in_place, which stands in the
+  place of an executor, includes the executor and the interpreter.
 - The code generator and the terminal's output, which are compiled without LibTorch, include none of it.
 
     includes.py               checks the tree around this file
@@ -44,6 +45,7 @@ OWNERS = {
     "compiled_backward.h": "training",
     "trace.h": "training",
     "train_step.h": "training",
+    "in_place.h": "in_place",
     "sconce.h": "training",
 }
 
@@ -57,6 +59,9 @@ ROOMS = {
 }
 # A run that somebody times tells the timer of its steps.
 AGAINST_ROOMS = {("src/plan/run_plan.cpp", "plan/timeline/step_timer.h")}
+
+# What the library of acceleration in place stands for.
+IN_PLACE = re.compile(r"torch/csrc/jit/runtime/(graph_executor_impl|interpreter)\.h$")
 
 LIBTORCH_HEADERS = re.compile(r"(torch|ATen|c10|caffe2)/")
 
@@ -98,7 +103,8 @@ def violations(root: Path) -> list:
             continue
         for bracket, target in INCLUDE.findall(path.read_text()):
             folder = target.split("/")[0]
-            if REPLACED.match(target) and (top, own) != ("tools", "peers"):
+            if (REPLACED.match(target) and (top, own) != ("tools", "peers")
+                    and not ((top, own) == ("src", "in_place") and IN_PLACE.match(target))):
                 found.append(f"{where}: includes {target}, which only tools/peers and the tests may")
             elif LIBTORCH_HEADERS.match(target) and torch_free:
                 found.append(f"{where}: includes {target}, but is compiled without LibTorch")

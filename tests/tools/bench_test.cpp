@@ -1,6 +1,6 @@
+#include "report/table.h"
 #include "tests/tools/sconce_program.h"
 #include "tools/sconce/bench/bench_report.h"
-#include "tools/sconce/ui/table.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ TEST(BenchReport, FitsIntoAHundredCharacters) {
   model.table.rows[0].spread = 0.4;
   model.table.complete = false;
   for (const std::string& line : lines_of(cli::to_text(model))) {
-    EXPECT_LE(ui::display_width(line), 100) << line;
+    EXPECT_LE(display_width(line), 100) << line;
   }
 }
 
@@ -117,7 +117,7 @@ class BenchBaseline : public ::testing::Test {
     cli::BenchedModel old = model_with(jit_then);
     old.path = "m.pt";
     old.table.rows[2].not_available = "freezing needs eval mode";
-    return cli::Baseline(write(cli::json_text(cli::to_json({old}, {})))).compare(model_with(jit_now));
+    return cli::Baseline(write(sconce::json_text(cli::to_json({old}, {})))).compare(model_with(jit_now));
   }
 
   const ScratchFolder scratch_;
@@ -135,7 +135,7 @@ TEST_F(BenchBaseline, IsSlowerOrFasterBeyondBothIntervals) {
 
 TEST_F(BenchBaseline, HasNothingOfOtherModels) {
   cli::BenchedModel other = benched("other.pt", 1e-3);
-  const std::string path = write(cli::json_text(cli::to_json({benched("m.pt", 1e-3)}, {})));
+  const std::string path = write(sconce::json_text(cli::to_json({benched("m.pt", 1e-3)}, {})));
   EXPECT_TRUE(cli::Baseline(path).compare(other).empty());
   EXPECT_THAT(cli::to_text(cli::Baseline(path).compare(other)), HasSubstr("note: the baseline has no such model"));
 }
@@ -144,7 +144,7 @@ TEST_F(BenchBaseline, ComparesTheSameNumberOfCallingThreads) {
   std::vector<cli::BenchedModel> old = {benched("m.pt", 1e-3), benched("m.pt", 1e-3)};
   old[1].settings.threads = 2;
   old[1].table.rows[1].steady = std::vector<double>(10, 8e-3);
-  const cli::Baseline baseline(write(cli::json_text(cli::to_json(old, {}))));
+  const cli::Baseline baseline(write(sconce::json_text(cli::to_json(old, {}))));
   EXPECT_NEAR(baseline.compare(old[0])[0].then, 2, 1e-9);
   EXPECT_NEAR(baseline.compare(old[1])[0].then, 8, 1e-9);
 }
@@ -188,7 +188,7 @@ TEST(BenchReport, JsonHasGeometricMeansAndNullForWhatThereIsNot) {
   models[1].table.rows[1].steady = std::vector<double>(10, 8.0);
   models[1].table.rows[2].not_available = "freezing needs eval mode";
   models[0].table.rows[0].spread = NAN;
-  const cli::Json json = cli::to_json(models, {});
+  const sconce::Json json = cli::to_json(models, {});
   ASSERT_EQ(json["calls"].size(), 2);
   EXPECT_EQ(json["calls"][0]["model"], "a.pt");
   EXPECT_TRUE(json["calls"][0]["executors"][0]["memory_bytes"].is_null());
@@ -199,7 +199,7 @@ TEST(BenchReport, JsonHasGeometricMeansAndNullForWhatThereIsNot) {
 }
 
 // docs/bench_json.md names every key in backquotes. Objects of the user's own are not the program's keys.
-void expect_documented(const cli::Json& json, const std::string& page) {
+void expect_documented(const sconce::Json& json, const std::string& page) {
   for (const auto& [key, value] : json.items()) {
     EXPECT_TRUE(json.is_array() || page.find("`" + key + "`") != std::string::npos) << key;
     if (value.is_structured() && key != "options") {
@@ -266,7 +266,7 @@ TEST(CommandLineBench, MeasuresInProcessesOfTheirOwn) {
 }
 
 TEST(BenchTable, LeavesOutTheMostDispensableColumnsFirst) {
-  ui::Table table({{"name", ui::Align::kLeft}, {"much", ui::Align::kRight, 1}, {"least", ui::Align::kRight, 2}});
+  Table table({{"name", Align::kLeft}, {"much", Align::kRight, 1}, {"least", Align::kRight, 2}});
   table.add_row({"a", "1", "2"});
   EXPECT_EQ(table.render(17), "name  much  least\n----  ----  -----\na        1      2\n");
   EXPECT_EQ(table.render(16), "name  much\n----  ----\na        1\n");

@@ -1,6 +1,6 @@
+#include "report/explanation_text.h"
 #include "tests/tools/sconce_program.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/explanation_text.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -56,34 +56,39 @@ TEST(Explain, TellsWhyAMethodHasNoPlans) {
   Explanation explanation;
   explanation.method = "forward";
   explanation.refusals.push_back({"method forward", "prim::x is not supported yet", "%y : Tensor = prim::x(%x)", "m.py:1"});
-  EXPECT_EQ(cli::to_text(explanation, {}, {}).substr(0, 150).find("forward: cannot be run\n\ninputs: none\n\nplans: none\n"),
+  EXPECT_EQ(sconce::to_text(explanation, std::vector<std::string>(), {})
+                .substr(0, 150)
+                .find("forward: cannot be run\n\ninputs: none\n\nplans: none\n"),
             0);
-  EXPECT_THAT(cli::to_text(explanation, {}, {}), HasSubstr("node: %y : Tensor = prim::x(%x)\n    m.py:1\n"));
+  EXPECT_THAT(sconce::to_text(explanation, std::vector<std::string>(), {}),
+              HasSubstr("node: %y : Tensor = prim::x(%x)\n    m.py:1\n"));
 }
 
 TEST(Explain, AddsTheRunsOfAPassUp) {
   Explanation explanation;
   explanation.method = "forward";
   explanation.passes = {{"peephole", 0.001, true}, {"eliminate_dead_nodes", 0.004, false}, {"peephole", 0.002, false}};
-  EXPECT_THAT(cli::to_text(explanation, {}, {}), HasSubstr("  pass                     time  runs  changed\n"
-                                                           "  --------------------  -------  ----  -------\n"
-                                                           "  peephole              3.00 ms     2        1\n"
-                                                           "  eliminate_dead_nodes  4.00 ms     1        0\n"));
-  EXPECT_EQ(cli::to_json(explanation)["passes"].size(), 3);
+  EXPECT_THAT(sconce::to_text(explanation, std::vector<std::string>(), {}),
+              HasSubstr("  pass                     time  runs  changed\n"
+                        "  --------------------  -------  ----  -------\n"
+                        "  peephole              3.00 ms     2        1\n"
+                        "  eliminate_dead_nodes  4.00 ms     1        0\n"));
+  EXPECT_EQ(json_of(explanation)["passes"].size(), 3);
 }
 
 TEST(Explain, AddsUpThePassesOfSpecializedPlans) {
   Explanation explanation;
   explanation.method = "forward";
   explanation.plans.resize(3);
-  EXPECT_THAT(cli::to_text(explanation, {}, {}), Not(HasSubstr("passes of 0")));
+  EXPECT_THAT(sconce::to_text(explanation, std::vector<std::string>(), {}), Not(HasSubstr("passes of 0")));
   explanation.plans[1].passes = {{"differentiate", 0.001, true, "specialized plans"}};
   explanation.plans[2].passes = {{"differentiate", 0.002, false, "specialized plans"}};
-  EXPECT_THAT(cli::to_text(explanation, {}, {}), HasSubstr("\npasses of 2 specialized plans:\n"
-                                                           "  pass              time  runs  changed\n"
-                                                           "  -------------  -------  ----  -------\n"
-                                                           "  differentiate  3.00 ms     2        1\n"));
-  EXPECT_EQ(cli::to_json(explanation)["plans"][1]["passes"][0]["stage"], "specialized plans");
+  EXPECT_THAT(sconce::to_text(explanation, std::vector<std::string>(), {}),
+              HasSubstr("\npasses of 2 specialized plans:\n"
+                        "  pass              time  runs  changed\n"
+                        "  -------------  -------  ----  -------\n"
+                        "  differentiate  3.00 ms     2        1\n"));
+  EXPECT_EQ(json_of(explanation)["plans"][1]["passes"][0]["stage"], "specialized plans");
 }
 
 TEST(Explain, TellsHowToBringAnOperatorIntoADifferentiableSubgraph) {
@@ -93,7 +98,7 @@ TEST(Explain, TellsHowToBringAnOperatorIntoADifferentiableSubgraph) {
       GradientExplanation{.outside = 3,
                           .not_differentiated = {{.op = "aten::relu_", .reason = NotDifferentiated::kEffects, .nodes = 2},
                                                  {.op = "aten::sort", .reason = NotDifferentiated::kComplex, .nodes = 1}}};
-  const std::string text = cli::to_text(explanation, {}, {});
+  const std::string text = sconce::to_text(explanation, std::vector<std::string>(), {});
   EXPECT_THAT(
       text,
       HasSubstr("remedy if it writes memory or has other effects: use the functional operator: relu(x), not relu_(x)\n"));
@@ -177,7 +182,7 @@ TEST(Explain, TellsARemedyOncePerReason) {
                        {.op = "aten::cat", .reason = NotPrepared::kListArgument, .steps = 1},
                        {.op = "aten::arange", .reason = NotPrepared::kNoKernel, .steps = 1},
                        {.op = "aten::topk", .reason = NotPrepared::kSeveralResults, .steps = 1}};
-  const std::string text = cli::to_text(explanation, {}, {});
+  const std::string text = sconce::to_text(explanation, std::vector<std::string>(), {});
   EXPECT_THAT(text, HasSubstr("      remedy if it has no prepared kernel: use other operators, add a kernel "
                               "(docs/adding_an_op.md), or let a backend run it (docs/adding_a_pass.md)\n"
                               "      remedy if its list of tensors is not made right before it, for it alone: build the "

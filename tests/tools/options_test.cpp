@@ -75,7 +75,7 @@ TEST(OptionsFile, HasAKeyForEachSetterOfOptions) {
     }
   }
   EXPECT_GT(expected.size(), 12U);
-  const std::vector<std::string> keys = cli::option_keys();
+  const std::vector<std::string> keys = sconce::option_keys();
   EXPECT_EQ(std::set<std::string>(keys.begin(), keys.end()), expected);
   const std::string page = read_file(repository() / "docs/performance.md");
   for (const std::string& key : keys) {

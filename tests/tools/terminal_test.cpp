@@ -1,8 +1,8 @@
-#include "tools/sconce/ui/nearest_name.h"
-#include "tools/sconce/ui/number_format.h"
+#include "base/nearest_name.h"
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/ui/percentile.h"
 #include "tools/sconce/ui/progress_bar.h"
-#include "tools/sconce/ui/table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

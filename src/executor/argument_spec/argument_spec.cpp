@@ -104,9 +104,19 @@ ArgumentSpecCreator::ArgumentSpecCreator(const Graph& graph) : memos_(std::make_
       writes_inputs_ = writes_inputs_ || aliases.may_be_written_within(*input);
     }
   }
+  const auto parameter = std::ranges::find_if(tensors_, &AttributeRead::is_parameter);
+  weight_ = parameter == tensors_.end() ? 0 : static_cast<size_t>(parameter - tensors_.begin());
 }
 
 ArgumentSpecCreator::~ArgumentSpecCreator() = default;
+
+const void* ArgumentSpecCreator::weight_in(std::span<const c10::IValue* const> slots) const {
+  if (tensors_.empty()) {
+    return nullptr;
+  }
+  const c10::IValue& weight = slots[tensors_[weight_].object][tensors_[weight_].slot];
+  return weight.isTensor() ? weight.unsafeToTensorImpl() : nullptr;
+}
 
 // Collects the reads of an object. `object`: the values that hold it; one attribute may be read in many places.
 // Returns false if the object goes where its attributes cannot be followed.
@@ -237,6 +247,7 @@ void ArgumentSpecCreator::create(std::span<const c10::IValue> arguments, Argumen
     writer.write_shared_storage(arguments, attributes);
   }
   writer.finish();
+  spec.weight_ = weight_in(slots);
   spec.requires_grad_ = spec.requires_grad_ || !sees_everything_;
   if (spec.memo_ == 0 && writer.attribute_words() > 0) [[unlikely]] {
     remember(arguments, slots, spec.words().subspan(spec_words::kStateWords, writer.attribute_words()));

@@ -63,6 +63,8 @@ class ArgumentSpec {
   // Returns whether a tensor requires a gradient, or may do so because the graph reads values that the spec cannot cover.
   bool requires_grad() const { return requires_grad_; }
   bool has_exotic() const { return exotic_; }
+  // Returns the identity of a weight that the graph reads, the same one in each call of a module; null if it reads none.
+  const void* weight() const { return weight_; }
 
  private:
   friend class SpecWriter;
@@ -73,6 +75,7 @@ class ArgumentSpec {
   uint64_t memo_ = 0;  // the AttributeMemo whose words follow those of the state
   bool requires_grad_ = false;
   bool exotic_ = false;
+  const void* weight_ = nullptr;
 };
 
 // Describes a spec for `explain`: "grad mode; Float(*, 1) requires_grad; Long() x2". Different specs of ranks have
@@ -117,6 +120,7 @@ class ArgumentSpecCreator {
   void collect_read(const Node& get, AttributeRead read, const Changes& changes);
   using Slots = c10::SmallVector<const c10::IValue*, 64>;
   void find_slots(std::span<const c10::IValue> arguments, Slots& slots) const;
+  const void* weight_in(std::span<const c10::IValue* const> slots) const;
   void remember(std::span<const c10::IValue> arguments, std::span<const c10::IValue* const> slots,
                 std::span<const uint64_t> words) const;
   static std::vector<const c10::IValue*> find_all(const std::vector<AttributeRead>& reads,
@@ -126,6 +130,7 @@ class ArgumentSpecCreator {
   std::vector<uint32_t> values_;  // indices of arguments that are not objects and may hold tensors
   std::vector<ObjectRead> objects_;
   std::vector<AttributeRead> tensors_;    // attributes of type Tensor that the graph does not assign
+  size_t weight_ = 0;                     // the first parameter among them, or 0
   std::vector<AttributeRead> constants_;  // attributes whose values are in the spec
   std::vector<AttributeRead> others_;     // other attributes that may hold tensors
   bool sees_everything_ = true;           // false if the use of an object cannot be followed

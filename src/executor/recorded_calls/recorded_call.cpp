@@ -151,8 +151,8 @@ bool sees_gradients(const at::Tensor& tensor) {
          (node != nullptr && (!node->tensor_pre_hooks().empty() || !node->retains_grad_hooks().empty()));
 }
 
-bool RecordedCall::holds(const CallArguments& arguments) const {
-  return has_structure_of(arguments) && bound_.hold(captured_, arguments.tensors);
+bool RecordedCall::holds(const c10::ivalue::Object& module, const CallArguments& arguments) const {
+  return has_structure_of(module, arguments) && bound_.hold(captured_, arguments.tensors);
 }
 
 bool RecordedCall::has_hooks_within(const CallArguments& arguments) const {

@@ -52,7 +52,7 @@ class RecordedCall final : public CallRecording {
 
   // Returns whether the recording can run the call. Requires that the tensors among the arguments have the recorded
   // structure, and sizes of the pattern.
-  bool holds(const CallArguments& arguments) const;
+  bool holds(const c10::ivalue::Object& module, const CallArguments& arguments) const;
   // Returns whether hooks would see gradients that the call computes by a backward of its own.
   bool has_hooks_within(const CallArguments& arguments) const;
   bool is_ready() const override;

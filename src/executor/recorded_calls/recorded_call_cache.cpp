@@ -47,12 +47,14 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
     return false;
   }
   const auto first = stack.end() - static_cast<std::ptrdiff_t>(inputs - 1);
-  const CallArguments arguments({first, stack.end()});
+  CallArguments arguments({first, stack.end()});
   if (why_not_now({}) != nullptr || !std::ranges::all_of(arguments.tensors, is_ordinary)) {
     return false;
   }
+  const c10::intrusive_ptr<c10::ivalue::Object> module = (first - 1)->toObject();
+  arguments.key.structure.push_back(static_cast<int64_t>(reinterpret_cast<intptr_t>(module.get())));
   const RecordingKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
-  const auto holds = [&](Recording& entry) { return static_cast<RecordedCall&>(entry).holds(arguments); };
+  const auto holds = [&](Recording& entry) { return static_cast<RecordedCall&>(entry).holds(*module, arguments); };
   if (const RecordingCache::Found found = table_.find(key, holds); found.recording != nullptr) {
     return run_by_plan(std::static_pointer_cast<RecordedCall>(found.recording), found.symbols, arguments, stack, run_method);
   }
@@ -60,7 +62,6 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
   if (!decision.pattern || at::hasCallbacks()) {
     return false;  // an observer would see the operators of a recording once more
   }
-  const c10::intrusive_ptr<c10::ivalue::Object> module = (first - 1)->toObject();
   // The program sees gradients, of which recording a call computes one more.
   std::vector<at::Tensor> given = tensors_in(c10::IValue(module));
   given.insert(given.end(), arguments.tensors.begin(), arguments.tensors.end());
@@ -82,6 +83,10 @@ void RecordedCallCache::clear() {
   patience_.win_all();
   losers_.win_all();
   is_on_ = is_given_up_ = meets_losers_ = is_in_turn_ = false;
+}
+
+void RecordedCallCache::drop_recordings_of(const DestroyedModules& modules) {
+  table_.keep_if([&](const Recording& each) { return !modules.contains(static_cast<const RecordedCall&>(each).module()); });
 }
 
 void RecordedCallCache::end_turn() {

@@ -14,9 +14,12 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 namespace sconce {
+
+using DestroyedModules = std::unordered_set<const c10::ivalue::Object*>;
 
 // Once a call with the same key has been recorded, a call that requires gradients runs as one autograd node. The recording
 // contains forward and backward, both below autograd. Thread-safe.
@@ -39,6 +42,8 @@ class RecordedCallCache {
   Explanation::Recorded explain() const;
   void wait_for_compiles() const { table_.wait_for_compiles(); }
   void clear();
+  // Drops the recordings of these modules, which were destroyed.
+  void drop_recordings_of(const DestroyedModules& modules);
 
  private:
   // Runs a call by its recording. Returns false if the recording has no plan, or has lost its race.

@@ -5,6 +5,7 @@
 #include "analysis/memory/invariant_tensors.h"
 #include "analysis/memory/lazy_alias_sets.h"
 #include "analysis/memory/object_identity.h"
+#include "base/compiled_meta_kernels.h"
 #include "ir/constant_operands.h"
 #include "ops/libtorch_workarounds.h"
 #include "passes/simplify/check_inplace.h"
@@ -132,6 +133,7 @@ std::optional<size_t> bytes_on_meta(torch::jit::Operation operation, Values oper
       operand = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta));
     }
   }
+  const CompiledMetaKernels compiled;
   try {
     operation(operands);
   } catch (const std::exception&) {

@@ -249,7 +249,10 @@ class TrainStep::Impl {
       return run_eagerly(arguments, reason);
     }
     const RecordingKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
-    const auto holds = [&](Recording& trace) { return static_cast<TrainTrace&>(trace).holds(arguments, parameters); };
+    const c10::ivalue::Object& module = *module_.script_module()._ivalue();
+    const auto holds = [&](Recording& trace) {
+      return static_cast<TrainTrace&>(trace).holds(module, arguments, parameters);
+    };
     RecordingCache::Found found = table_.find(key, holds);
     auto trace = std::static_pointer_cast<TrainTrace>(std::move(found.recording));
     StepResult result;

@@ -131,13 +131,14 @@ void TrainTrace::wait_for_compile() const {
   }
 }
 
-bool TrainTrace::holds(const StepArguments& arguments, const TrainedParameters& parameters) {
+bool TrainTrace::holds(const c10::ivalue::Object& module, const StepArguments& arguments,
+                       const TrainedParameters& parameters) {
   const auto are_bound = [&](const std::vector<at::Tensor>& own) {
     return bound_.hold(own, arguments.tensors) || bound_.rebind(own, arguments.tensors);
   };
   const auto is_same = [](const at::Tensor& a, const at::Tensor& b) { return a.is_same(b); };
   const auto others = leaves_.begin() + static_cast<std::ptrdiff_t>(parameters_);
-  return has_structure_of(arguments) && arguments.inputs == inputs_ &&
+  return has_structure_of(module, arguments) && arguments.inputs == inputs_ &&
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
          (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
          (update_ == nullptr || update_->begin(parameters)) && are_bound(own_operands());

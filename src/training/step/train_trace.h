@@ -57,7 +57,7 @@ class TrainTrace final : public CallRecording {
 
   // Returns whether the trace is of such a call. Reads the optimizer's states for `run`. Requires that the tensors among the
   // arguments have the structure of those that were recorded, and sizes of the pattern.
-  bool holds(const StepArguments& arguments, const TrainedParameters& parameters);
+  bool holds(const c10::ivalue::Object& module, const StepArguments& arguments, const TrainedParameters& parameters);
   bool is_ready() const override { return plan_ != nullptr && plan_->is_ready(); }
   // Requires that `is_ready` was false.
   std::string why_no_plan() const { return plan_ == nullptr ? refusal : plan_->why_no_plan(); }

@@ -1,9 +1,9 @@
 #include "tools/sconce/bench/baseline.h"
 
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/bench/bench_report.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/read_file.h"
 
 #include <algorithm>
@@ -94,9 +94,9 @@ std::string to_text(const std::vector<BaselineRow>& rows) {
   if (rows.empty()) {
     return "note: the baseline has no such model with these inputs, or no executor that ran now\n";
   }
-  ui::Table table({{"baseline", ui::Align::kLeft}, {"then"}, {"95 % interval"}, {"now"}, {"95 % interval"}, {"sconce is"}});
+  Table table({{"baseline", Align::kLeft}, {"then"}, {"95 % interval"}, {"now"}, {"95 % interval"}, {"sconce is"}});
   for (const BaselineRow& row : rows) {
-    table.add_row({row.executor, ui::format_ratio(row.then), text_of(row.then_interval), ui::format_ratio(row.now),
+    table.add_row({row.executor, format_ratio(row.then), text_of(row.then_interval), format_ratio(row.now),
                    text_of(row.now_interval), name_of(row.verdict)});
   }
   return table.render();

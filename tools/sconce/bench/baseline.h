@@ -1,8 +1,8 @@
 // Baseline: compares measured ratios with those in the JSON of an earlier run (`sconce bench --baseline`).
 #pragma once
 
+#include "report/json.h"
 #include "tools/sconce/bench/confidence.h"
-#include "tools/sconce/report/json.h"
 
 #include <string>
 #include <vector>

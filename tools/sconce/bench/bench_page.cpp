@@ -1,7 +1,7 @@
 #include "tools/sconce/bench/bench_page.h"
 
+#include "report/number_format.h"
 #include "tools/sconce/report/html.h"
-#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/percentile.h"
 
 #include <algorithm>
@@ -74,9 +74,8 @@ class Plot {
   static constexpr double kBottom = 270;
 
   static std::string text_at(double x, double y, const char* anchor, const std::string& text) {
-    return element(
-        "text x=\"" + ui::format_number(x) + "\" y=\"" + ui::format_number(y) + "\" text-anchor=\"" + anchor + "\"",
-        escape_html(text));
+    return element("text x=\"" + format_number(x) + "\" y=\"" + format_number(y) + "\" text-anchor=\"" + anchor + "\"",
+                   escape_html(text));
   }
 
   double x_of(size_t index) const {
@@ -107,10 +106,10 @@ class Plot {
   std::string grid() const {
     std::string drawn;
     for (const double value : ticks()) {
-      const std::string y = ui::format_number(y_of(value));
-      drawn += "<line class=\"grid\" x1=\"" + ui::format_number(kLeft) + "\" x2=\"" + ui::format_number(kRight) +
-               "\" y1=\"" + y + "\" y2=\"" + y + "\"/>";
-      std::string label = ui::format_duration(value);
+      const std::string y = format_number(y_of(value));
+      drawn += "<line class=\"grid\" x1=\"" + format_number(kLeft) + "\" x2=\"" + format_number(kRight) + "\" y1=\"" + y +
+               "\" y2=\"" + y + "\"/>";
+      std::string label = format_duration(value);
       if (const size_t point = label.find(".0"); point != std::string::npos) {
         label.erase(point, label.find(' ') - point);  // "2.00 ms" is a measured value, "2 ms" a mark
       }
@@ -127,12 +126,12 @@ class Plot {
     std::string points;
     std::string dots;
     for (size_t i = 0; i < series.seconds.size(); ++i) {
-      const std::string x = ui::format_number(x_of(i));
-      const std::string y = ui::format_number(y_of(series.seconds[i]));
+      const std::string x = format_number(x_of(i));
+      const std::string y = format_number(y_of(series.seconds[i]));
       points += (i == 0 ? "" : " ") + x + "," + y;
       dots += element(
           "circle class=\"d" + color + "\" cx=\"" + x + "\" cy=\"" + y + "\" r=\"3.5\"",
-          element("title", escape_html(series.name + ", " + x_labels_[i] + ": " + ui::format_duration(series.seconds[i]))));
+          element("title", escape_html(series.name + ", " + x_labels_[i] + ": " + format_duration(series.seconds[i]))));
     }
     return "<polyline class=\"line l" + color + "\" points=\"" + points + "\"/>" + dots;
   }
@@ -152,7 +151,7 @@ std::string plots_of(const MeasurementTable& table) {
   std::vector<std::string> calls;
   std::vector<std::string> shares;
   for (const double share : kShares) {
-    shares.push_back("p" + ui::format_number(share * 100));
+    shares.push_back("p" + format_number(share * 100));
   }
   std::vector<Series> first;
   std::vector<Series> steady;
@@ -188,7 +187,7 @@ std::string cell(const std::string& text) { return element("td", escape_html(tex
 std::string ratio_cell(double ratio, const std::optional<Interval>& interval = {}) {
   const char* color = ratio > 1.05 ? " class=\"good\"" : ratio < 0.95 ? " class=\"bad\"" : "";
   const std::string about = interval ? " title=\"95 % interval: " + text_of(interval) + "\"" : "";
-  return element("td" + std::string(color) + about, ui::format_ratio(ratio));
+  return element("td" + std::string(color) + about, format_ratio(ratio));
 }
 
 std::string ratio_cells(const Ratios& ratios) {
@@ -229,13 +228,13 @@ std::string table_of(const MeasurementTable& table) {
     }
     calls = row.first_calls.size();
     cells += ratio_cells(ratios_of(row, sconce));
-    cells += element("td class=\"group\"", ui::format_duration(ui::median(row.steady)));
+    cells += element("td class=\"group\"", format_duration(ui::median(row.steady)));
     for (const double share : {0.1, 0.9, 0.99, 0.999}) {
-      cells += cell(ui::format_duration(ui::percentile(row.steady, share)));
+      cells += cell(format_duration(ui::percentile(row.steady, share)));
     }
-    cells += cell(ui::format_duration(row.first_calls[0])) + cell(ui::format_duration(total(row.first_calls)));
-    cells += cell(ui::format_rate(row.calls_per_second));
-    cells += cell(ui::format_percent(row.spread));
+    cells += cell(format_duration(row.first_calls[0])) + cell(format_duration(total(row.first_calls)));
+    cells += cell(format_rate(row.calls_per_second));
+    cells += cell(format_percent(row.spread));
     cells += cell(memory_of(row));
     rows += element("tr", cells) + "\n";
     if (row.wrong) {

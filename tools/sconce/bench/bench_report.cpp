@@ -1,8 +1,8 @@
 #include "tools/sconce/bench/bench_report.h"
 
-#include "tools/sconce/ui/number_format.h"
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/ui/percentile.h"
-#include "tools/sconce/ui/table.h"
 
 #include <algorithm>
 #include <numeric>
@@ -93,7 +93,7 @@ std::string first_steps_of(const BenchedModel& model) {
     const size_t steps = std::min({kSteps, row.first_calls.size(), sconce.first_calls.size()});
     for (size_t i = 0; model.settings.train && row.name == "eager" && i < steps; ++i) {
       text += (i == 0 ? "eager, steps 1 to " + std::to_string(steps) + ":" : "") + " " +
-              ui::format_ratio(row.first_calls[i] / sconce.first_calls[i]);
+              format_ratio(row.first_calls[i] / sconce.first_calls[i]);
     }
   }
   return text.empty() ? "" : text + "\n";
@@ -101,24 +101,18 @@ std::string first_steps_of(const BenchedModel& model) {
 
 // Returns a table of the parts of training steps, ratios first. Empty if no executor's steps have parts.
 std::string parts_of(const MeasurementTable& measured) {
-  ui::Table table({{"in a step", ui::Align::kLeft},
-                   {"forward"},
-                   {"backward"},
-                   {"both"},
-                   {"|"},
-                   {"forward"},
-                   {"backward"},
-                   {"optimizer"}});
+  Table table(
+      {{"in a step", Align::kLeft}, {"forward"}, {"backward"}, {"both"}, {"|"}, {"forward"}, {"backward"}, {"optimizer"}});
   const std::vector<double>& sconce = measured.rows.front().parts;
   for (const Measurement& row : measured.rows) {
     if (row.parts.size() == 3 && sconce.size() == 3) {
       const double both = (row.parts[0] + row.parts[1]) / (sconce[0] + sconce[1]);
-      table.add_row({row.name, ui::format_ratio(row.parts[0] / sconce[0]), ui::format_ratio(row.parts[1] / sconce[1]),
-                     ui::format_ratio(both), "|", ui::format_duration(row.parts[0]), ui::format_duration(row.parts[1]),
-                     ui::format_duration(row.parts[2])});
+      table.add_row({row.name, format_ratio(row.parts[0] / sconce[0]), format_ratio(row.parts[1] / sconce[1]),
+                     format_ratio(both), "|", format_duration(row.parts[0]), format_duration(row.parts[1]),
+                     format_duration(row.parts[2])});
     }
   }
-  return sconce.empty() ? "" : table.render(std::max<size_t>(ui::output_width(), 80));
+  return sconce.empty() ? "" : table.render(std::max<size_t>(output_width(), 80));
 }
 
 // Returns a note if LibTorch's optimizer takes much of sconce's step. Empty if it does not.
@@ -127,25 +121,23 @@ std::string optimizer_of(const MeasurementTable& measured) {
   const std::vector<double>& parts = measured.rows.front().parts;
   const double share = parts.size() == 3 ? parts[2] / (parts[0] + parts[1] + parts[2]) : 0;
   return share < kMuch ? ""
-                       : "note: LibTorch's optimizer takes " + ui::format_percent(share) +
+                       : "note: LibTorch's optimizer takes " + format_percent(share) +
                              " of sconce's step. sconce::CapturedOptimizer(optimizer) steps it by one\n      kernel a "
                              "parameter, and sconce::TrainStep records the whole step (docs/training.md)\n";
 }
 
 // Returns a table of first calls in processes that did nothing before. Empty if there were none.
 std::string cold_calls_of(const MeasurementTable& measured) {
-  ui::Table table(
-      {{"in a new process", ui::Align::kLeft}, {"first call"}, {"|"}, {"median"}, {"least"}, {"most"}, {"memory"}});
+  Table table({{"in a new process", Align::kLeft}, {"first call"}, {"|"}, {"median"}, {"least"}, {"most"}, {"memory"}});
   const Measurement& sconce = measured.rows.front();
   for (const Measurement& row : measured.rows) {
     if (!row.cold_calls.empty()) {
-      table.add_row({row.name, ui::format_ratio(ui::median(row.cold_calls) / ui::median(sconce.cold_calls)), "|",
-                     ui::format_duration(ui::median(row.cold_calls)), ui::format_duration(ui::percentile(row.cold_calls, 0)),
-                     ui::format_duration(ui::percentile(row.cold_calls, 1)),
-                     ui::format_bytes(row.process_bytes.value_or(NAN))});
+      table.add_row({row.name, format_ratio(ui::median(row.cold_calls) / ui::median(sconce.cold_calls)), "|",
+                     format_duration(ui::median(row.cold_calls)), format_duration(ui::percentile(row.cold_calls, 0)),
+                     format_duration(ui::percentile(row.cold_calls, 1)), format_bytes(row.process_bytes.value_or(NAN))});
     }
   }
-  return sconce.cold_calls.empty() ? "" : table.render(std::max<size_t>(ui::output_width(), 80));
+  return sconce.cold_calls.empty() ? "" : table.render(std::max<size_t>(output_width(), 80));
 }
 
 // Returns a note on executors whose difference from sconce is within what rounds differ by.
@@ -212,11 +204,11 @@ std::string title_of(const BenchedModel& model) {
 }
 
 std::string text_of(const std::optional<Interval>& interval) {
-  return interval ? ui::format_ratio(interval->low) + " to " + ui::format_ratio(interval->high) : "-";
+  return interval ? format_ratio(interval->low) + " to " + format_ratio(interval->high) : "-";
 }
 
 std::string memory_of(const Measurement& row) {
-  return row.memory_bytes ? ui::format_bytes(*row.memory_bytes) : "< " + ui::format_bytes(kMemoryResolution);
+  return row.memory_bytes ? format_bytes(*row.memory_bytes) : "< " + format_bytes(kMemoryResolution);
 }
 
 std::string notes_of(const MeasurementTable& table) {
@@ -232,11 +224,11 @@ std::string notes_of(const MeasurementTable& table) {
     }
   }
   if (table.muted > 0) {
-    notes += "note: the model printed or warned " + ui::format_count(table.muted) + " times; not shown while measuring\n";
+    notes += "note: the model printed or warned " + format_count(table.muted) + " times; not shown while measuring\n";
   }
   const Measurement& sconce = table.rows.front();
   if (!sconce.not_available && sconce.spread > kNoisySpread) {
-    notes += "note: the machine is noisy: sconce's own median moved by " + ui::format_percent(sconce.spread) +
+    notes += "note: the machine is noisy: sconce's own median moved by " + format_percent(sconce.spread) +
              " between rounds; smaller\n      differences mean nothing. Close other programs, or measure longer with "
              "--seconds\n";
   }
@@ -248,34 +240,33 @@ std::string notes_of(const MeasurementTable& table) {
 }
 
 std::string to_text(const BenchedModel& model) {
-  ui::Table table({{"executor", ui::Align::kLeft},
-                   {"steady"},
-                   {"95 % interval", ui::Align::kRight, 3},
-                   {"first call"},
-                   {"first calls", ui::Align::kRight, 4},
-                   {"|"},
-                   {"median"},
-                   {"min", ui::Align::kRight, 7},
-                   {"p90", ui::Align::kRight, 2},
-                   {"p99", ui::Align::kRight, 6},
-                   {"first call", ui::Align::kRight, 1},
-                   {"first calls", ui::Align::kRight, 5},
-                   {"calls/s", ui::Align::kRight, 8},
-                   {"memory", ui::Align::kRight, 1}});
+  Table table({{"executor", Align::kLeft},
+               {"steady"},
+               {"95 % interval", Align::kRight, 3},
+               {"first call"},
+               {"first calls", Align::kRight, 4},
+               {"|"},
+               {"median"},
+               {"min", Align::kRight, 7},
+               {"p90", Align::kRight, 2},
+               {"p99", Align::kRight, 6},
+               {"first call", Align::kRight, 1},
+               {"first calls", Align::kRight, 5},
+               {"calls/s", Align::kRight, 8},
+               {"memory", Align::kRight, 1}});
   for (const Measurement& row : model.table.rows) {
     if (row.not_available) {
       table.add_row({row.name, "n/a"});
       continue;
     }
     const Ratios ratios = ratios_of(row, model.table.rows.front());
-    table.add_row({row.name, ui::format_ratio(ratios.steady), text_of(ratios.steady_interval),
-                   ui::format_ratio(ratios.first_call), ui::format_ratio(ratios.first_calls), "|",
-                   ui::format_duration(ui::median(row.steady)), ui::format_duration(ui::percentile(row.steady, 0)),
-                   ui::format_duration(ui::percentile(row.steady, 0.9)),
-                   ui::format_duration(ui::percentile(row.steady, 0.99)), ui::format_duration(row.first_calls[0]),
-                   ui::format_duration(total(row.first_calls)), ui::format_rate(row.calls_per_second), memory_of(row)});
+    table.add_row({row.name, format_ratio(ratios.steady), text_of(ratios.steady_interval), format_ratio(ratios.first_call),
+                   format_ratio(ratios.first_calls), "|", format_duration(ui::median(row.steady)),
+                   format_duration(ui::percentile(row.steady, 0)), format_duration(ui::percentile(row.steady, 0.9)),
+                   format_duration(ui::percentile(row.steady, 0.99)), format_duration(row.first_calls[0]),
+                   format_duration(total(row.first_calls)), format_rate(row.calls_per_second), memory_of(row)});
   }
-  return title_of(model) + "\n" + table.render(std::max<size_t>(ui::output_width(), 80)) + parts_of(model.table) +
+  return title_of(model) + "\n" + table.render(std::max<size_t>(output_width(), 80)) + parts_of(model.table) +
          optimizer_of(model.table) + cold_calls_of(model.table) + first_steps_of(model) + notes_of(model.table) +
          (model.baseline ? to_text(*model.baseline) : "") + (model.profile ? "\n" + to_text(*model.profile) : "");
 }
@@ -283,18 +274,18 @@ std::string to_text(const BenchedModel& model) {
 std::string sweep_of(const std::vector<BenchedModel>& models) {
   const bool is_of_one =
       std::ranges::all_of(models, [&](const BenchedModel& each) { return each.path == models.front().path; });
-  std::vector<ui::Column> columns = {{"inputs", ui::Align::kLeft}, {"threads"}, {"sconce"}, {"calls/s"}};
+  std::vector<Column> columns = {{"inputs", Align::kLeft}, {"threads"}, {"sconce"}, {"calls/s"}};
   for (const Measurement& row : models.front().table.rows | std::views::drop(1)) {
     columns.push_back({row.name});
   }
-  ui::Table table(std::move(columns));
+  Table table(std::move(columns));
   for (const BenchedModel& model : models) {
     const Measurement& sconce = model.table.rows.front();
     std::vector<std::string> cells = {(is_of_one ? "" : model.path + ": ") + inputs_text(model),
-                                      std::to_string(model.settings.threads), ui::format_duration(ui::median(sconce.steady)),
-                                      ui::format_rate(sconce.calls_per_second)};
+                                      std::to_string(model.settings.threads), format_duration(ui::median(sconce.steady)),
+                                      format_rate(sconce.calls_per_second)};
     for (const Measurement& row : model.table.rows | std::views::drop(1)) {
-      cells.push_back(ui::format_ratio(ratios_of(row, sconce).steady));
+      cells.push_back(format_ratio(ratios_of(row, sconce).steady));
     }
     table.add_row(std::move(cells));
   }
@@ -305,15 +296,15 @@ std::string summary_of(const std::vector<BenchedModel>& models) {
   std::set<std::string> paths;
   std::ranges::transform(models, std::inserter(paths, paths.end()), &BenchedModel::path);
   const bool is_sweep = paths.size() < models.size();
-  ui::Table table({{"all " + std::to_string(models.size()) + (is_sweep ? " calls" : " models"), ui::Align::kLeft},
-                   {"steady"},
-                   {"first call"},
-                   {"first calls"}});
+  Table table({{"all " + std::to_string(models.size()) + (is_sweep ? " calls" : " models"), Align::kLeft},
+               {"steady"},
+               {"first call"},
+               {"first calls"}});
   const std::vector<Measurement>& names = models.front().table.rows;
   for (size_t i = 1; i < names.size(); ++i) {
     const Ratios ratios = mean_ratios(models, i);
-    table.add_row({names[i].name, ui::format_ratio(ratios.steady), ui::format_ratio(ratios.first_call),
-                   ui::format_ratio(ratios.first_calls)});
+    table.add_row(
+        {names[i].name, format_ratio(ratios.steady), format_ratio(ratios.first_call), format_ratio(ratios.first_calls)});
   }
   return table.render();
 }

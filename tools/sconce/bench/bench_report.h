@@ -1,11 +1,11 @@
 // The output of `sconce bench`.
 #pragma once
 
+#include "report/json.h"
 #include "tools/sconce/bench/baseline.h"
 #include "tools/sconce/bench/confidence.h"
 #include "tools/sconce/bench/measure.h"
 #include "tools/sconce/bench/step_profile.h"
-#include "tools/sconce/report/json.h"
 #include "tools/sconce/report/page_facts.h"
 
 #include <optional>

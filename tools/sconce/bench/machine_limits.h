@@ -1,7 +1,7 @@
 // What this machine can do at most: arithmetic and memory traffic, measured.
 #pragma once
 
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 
 #include <sconce/step_trace.h>
 

@@ -1,8 +1,8 @@
 // Measures executors in processes of their own, so that figures differ from process to process as they do for users.
 #pragma once
 
+#include "report/json.h"
 #include "tools/sconce/bench/measure.h"
-#include "tools/sconce/report/json.h"
 
 #include <string>
 #include <vector>

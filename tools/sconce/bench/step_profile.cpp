@@ -1,15 +1,15 @@
 #include "tools/sconce/bench/step_profile.h"
 
+#include "report/explanation_text.h"
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/bench/device_waits.h"
 #include "tools/sconce/bench/muted_output.h"
 #include "tools/sconce/bench/sconce_peer.h"
 #include "tools/sconce/bench/training_peer.h"
 #include "tools/sconce/commands/trace_file.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/explanation_text.h"
 #include "tools/sconce/ui/interruption.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
@@ -98,12 +98,12 @@ WorkOfSteps work_of(const StepProfile& profile) {
 // "92 %": of the machine's limit; "-" where it is not known, or the step does nothing.
 std::string limit_cell(const StepTiming& step, const StepProfile& profile, double constant_bytes) {
   const auto limit = limit_of(step, profile, constant_bytes);
-  return limit && *limit > 0 ? ui::format_percent(*limit / step.seconds) : "-";
+  return limit && *limit > 0 ? format_percent(*limit / step.seconds) : "-";
 }
 
 std::string rate_cell(const StepTiming& step) {
   return step.work && step.work->flops > 0
-             ? ui::format_si(step.work->flops * static_cast<double>(step.runs) / step.seconds) + "FLOP/s"
+             ? format_si(step.work->flops * static_cast<double>(step.runs) / step.seconds) + "FLOP/s"
              : "-";
 }
 
@@ -116,16 +116,14 @@ std::string text_of_work(const StepProfile& profile) {
   const WorkOfSteps work = work_of(profile);
   const MachineLimits& limits = *profile.limits;
   const double known = seconds_of(profile) - work.unknown_seconds;
-  std::string text = std::string("work of a ") + (profile.trains ? "step" : "call") + ": " +
-                     ui::format_si(work.flops / calls) + "FLOP and " + ui::format_bytes(work.bytes / calls) + ", at least " +
-                     ui::format_duration(work.limit / calls) + " on this machine: the steps run at " +
-                     ui::format_percent(work.limit / known) + " of its limit\n";
+  std::string text = std::string("work of a ") + (profile.trains ? "step" : "call") + ": " + format_si(work.flops / calls) +
+                     "FLOP and " + format_bytes(work.bytes / calls) + ", at least " + format_duration(work.limit / calls) +
+                     " on this machine: the steps run at " + format_percent(work.limit / known) + " of its limit\n";
   text += "limit with " + std::to_string(limits.threads) + (limits.threads == 1 ? " thread: " : " threads: ") +
-          ui::format_si(limits.float_flops) + "FLOP/s of float32; " +
-          ui::format_bytes(limits.bandwidths.front().bytes_per_second) + "/s from caches and " +
-          ui::format_bytes(limits.bandwidths.back().bytes_per_second) + "/s from memory\n";
+          format_si(limits.float_flops) + "FLOP/s of float32; " + format_bytes(limits.bandwidths.front().bytes_per_second) +
+          "/s from caches and " + format_bytes(limits.bandwidths.back().bytes_per_second) + "/s from memory\n";
   if (work.unknown_seconds > kShareThatMatters * seconds_of(profile)) {
-    text += "note: the work of steps that take " + ui::format_percent(work.unknown_seconds / seconds_of(profile)) +
+    text += "note: the work of steps that take " + format_percent(work.unknown_seconds / seconds_of(profile)) +
             " of the time is not known\n";
   }
   return text;
@@ -135,14 +133,14 @@ std::string text_of_work(const StepProfile& profile) {
 std::string form_of(uint64_t prepared, uint64_t runs) {
   return prepared == 0      ? "ordinary"
          : prepared == runs ? "prepared"
-                            : ui::format_percent(static_cast<double>(prepared) / static_cast<double>(runs)) + " prepared";
+                            : format_percent(static_cast<double>(prepared) / static_cast<double>(runs)) + " prepared";
 }
 
 std::string source_cell(const std::string& source) { return source.empty() ? "-" : short_source(source); }
 
 // Adds a row for the entries after the first `rows`.
 template <typename Timing>
-void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows, double all, double calls,
+void add_rest(Table& table, const std::vector<Timing>& timings, size_t rows, double all, double calls,
               bool has_backward_column = false) {
   if (timings.size() <= rows) {
     return;
@@ -153,8 +151,8 @@ void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows,
     seconds += timings[i].seconds;
     runs += static_cast<double>(timings[i].runs);
   }
-  std::vector<std::string> cells = {ui::format_percent(seconds / all), ui::format_duration(seconds / calls),
-                                    ui::format_rate(runs / calls), ui::format_duration(seconds / runs),
+  std::vector<std::string> cells = {format_percent(seconds / all), format_duration(seconds / calls),
+                                    format_rate(runs / calls), format_duration(seconds / runs),
                                     std::to_string(timings.size() - rows) + " others"};
   if (has_backward_column) {
     cells.insert(cells.begin() + 2, "");
@@ -164,13 +162,13 @@ void add_rest(ui::Table& table, const std::vector<Timing>& timings, size_t rows,
 
 // Adds a row for what is no step of a plan: checks of arguments; unless one plan runs all, loss, optimizer, and operators
 // that autograd runs one by one.
-void add_outside(ui::Table& table, const StepProfile& profile, bool has_backward_column = false) {
+void add_outside(Table& table, const StepProfile& profile, bool has_backward_column = false) {
   if (!profile.trains) {
     return;
   }
   const double seconds = seconds_outside_of_plans(profile);
-  std::vector<std::string> cells = {ui::format_percent(seconds / profile.seconds),
-                                    ui::format_duration(seconds / static_cast<double>(profile.calls)), "", "",
+  std::vector<std::string> cells = {format_percent(seconds / profile.seconds),
+                                    format_duration(seconds / static_cast<double>(profile.calls)), "", "",
                                     "outside of plans"};
   if (has_backward_column) {
     cells.insert(cells.begin() + 2, "");
@@ -179,30 +177,30 @@ void add_outside(ui::Table& table, const StepProfile& profile, bool has_backward
 }
 
 std::string table_of_steps(const StepProfile& profile) {
-  std::vector<ui::Column> columns = {{"share"},
-                                     {"per call"},
-                                     {"runs/call"},
-                                     {"per run"},
-                                     {"operator", ui::Align::kLeft},
-                                     {"how", ui::Align::kLeft},
-                                     {"of limit"},
-                                     {"rate", ui::Align::kRight, 2},
-                                     {"step", ui::Align::kRight, 1},
-                                     {"source line", ui::Align::kLeft}};
+  std::vector<Column> columns = {{"share"},
+                                 {"per call"},
+                                 {"runs/call"},
+                                 {"per run"},
+                                 {"operator", Align::kLeft},
+                                 {"how", Align::kLeft},
+                                 {"of limit"},
+                                 {"rate", Align::kRight, 2},
+                                 {"step", Align::kRight, 1},
+                                 {"source line", Align::kLeft}};
   if (has_forward_and_backward(profile)) {
-    columns.push_back({"plan", ui::Align::kLeft});
+    columns.push_back({"plan", Align::kLeft});
   }
-  ui::Table table(std::move(columns));
+  Table table(std::move(columns));
   const double all = whole_of(profile);
   const auto calls = static_cast<double>(profile.calls);
   const double constant_bytes = constant_bytes_of(profile);
   for (size_t i = 0; i < std::min(kRowsOfSteps, profile.steps.size()); ++i) {
     const StepTiming& step = profile.steps[i];
     const auto runs = static_cast<double>(step.runs);
-    std::vector<std::string> cells = {ui::format_percent(step.seconds / all),
-                                      ui::format_duration(step.seconds / calls),
-                                      ui::format_rate(runs / calls),
-                                      ui::format_duration(step.seconds / runs),
+    std::vector<std::string> cells = {format_percent(step.seconds / all),
+                                      format_duration(step.seconds / calls),
+                                      format_rate(runs / calls),
+                                      format_duration(step.seconds / runs),
                                       step.op,
                                       form_of(step.prepared_runs, step.runs),
                                       limit_cell(step, profile, constant_bytes),
@@ -216,7 +214,7 @@ std::string table_of_steps(const StepProfile& profile) {
   }
   add_rest(table, profile.steps, kRowsOfSteps, all, calls);
   add_outside(table, profile);
-  return table.render(std::max<size_t>(ui::output_width(), 80));
+  return table.render(std::max<size_t>(output_width(), 80));
 }
 
 template <typename Timing>
@@ -239,34 +237,32 @@ std::string table_of_operators(const StepProfile& profile) {
     operators.push_back(std::move(sum));
   }
   sort_by_time(operators);
-  ui::Table table(
-      {{"share"}, {"per call"}, {"runs/call"}, {"per run"}, {"operator", ui::Align::kLeft}, {"how", ui::Align::kLeft}});
+  Table table({{"share"}, {"per call"}, {"runs/call"}, {"per run"}, {"operator", Align::kLeft}, {"how", Align::kLeft}});
   const double all = whole_of(profile);
   const auto calls = static_cast<double>(profile.calls);
   for (size_t i = 0; i < std::min(kRowsOfOperators, operators.size()); ++i) {
     const StepTiming& sum = operators[i];
     const auto runs = static_cast<double>(sum.runs);
-    table.add_row({ui::format_percent(sum.seconds / all), ui::format_duration(sum.seconds / calls),
-                   ui::format_rate(runs / calls), ui::format_duration(sum.seconds / runs), sum.op,
-                   form_of(sum.prepared_runs, sum.runs)});
+    table.add_row({format_percent(sum.seconds / all), format_duration(sum.seconds / calls), format_rate(runs / calls),
+                   format_duration(sum.seconds / runs), sum.op, form_of(sum.prepared_runs, sum.runs)});
   }
   add_rest(table, operators, kRowsOfOperators, all, calls);
   add_outside(table, profile);
-  return table.render(std::max<size_t>(ui::output_width(), 80));
+  return table.render(std::max<size_t>(output_width(), 80));
 }
 
 std::string table_of_lines(const StepProfile& profile) {
-  std::vector<ui::Column> columns = {{"share"},
-                                     {"per call"},
-                                     {"steps/call"},
-                                     {"per step"},
-                                     {"source line", ui::Align::kLeft},
-                                     {"how", ui::Align::kLeft},
-                                     {"operators", ui::Align::kLeft}};
+  std::vector<Column> columns = {{"share"},
+                                 {"per call"},
+                                 {"steps/call"},
+                                 {"per step"},
+                                 {"source line", Align::kLeft},
+                                 {"how", Align::kLeft},
+                                 {"operators", Align::kLeft}};
   if (has_forward_and_backward(profile)) {
     columns.insert(columns.begin() + 2, {"backward"});
   }
-  ui::Table table(std::move(columns));
+  Table table(std::move(columns));
   const double all = whole_of(profile);
   const auto calls = static_cast<double>(profile.calls);
   const std::vector<LineTiming> lines = lines_of(profile.steps);
@@ -279,21 +275,21 @@ std::string table_of_lines(const StepProfile& profile) {
       ops += (op == 0 ? "" : ", ") + line.ops[op];
     }
     ops += line.ops.size() > kOperators ? ", ..." : "";
-    std::vector<std::string> cells = {ui::format_percent(line.seconds / all),
-                                      ui::format_duration(line.seconds / calls),
-                                      ui::format_rate(runs / calls),
-                                      ui::format_duration(line.seconds / runs),
+    std::vector<std::string> cells = {format_percent(line.seconds / all),
+                                      format_duration(line.seconds / calls),
+                                      format_rate(runs / calls),
+                                      format_duration(line.seconds / runs),
                                       source_cell(line.source),
                                       form_of(line.prepared_runs, line.runs),
                                       ops};
     if (has_forward_and_backward(profile)) {
-      cells.insert(cells.begin() + 2, ui::format_duration(line.backward_seconds / calls));
+      cells.insert(cells.begin() + 2, format_duration(line.backward_seconds / calls));
     }
     table.add_row(std::move(cells));
   }
   add_rest(table, lines, kRowsOfLines, all, calls, has_forward_and_backward(profile));
   add_outside(table, profile, has_forward_and_backward(profile));
-  return table.render(std::max<size_t>(ui::output_width(), 80));
+  return table.render(std::max<size_t>(output_width(), 80));
 }
 
 // Returns how many calls like this one a trace has room for.
@@ -410,11 +406,10 @@ std::vector<LineTiming> lines_of(const std::vector<StepTiming>& steps) {
 std::string to_text(const StepProfile& profile) {
   const auto calls = static_cast<double>(profile.calls);
   const double backward = backward_seconds_of(profile);
-  const auto per_call = [&](double seconds) { return ui::format_duration(seconds / calls); };
+  const auto per_call = [&](double seconds) { return format_duration(seconds / calls); };
   const std::string what = profile.is_one_plan ? " recorded training steps" : profile.trains ? " training steps" : " calls";
-  std::string text = "profile of " + ui::format_count(profile.calls) + what +
-                     " on one thread: " + per_call(profile.seconds) + (profile.trains ? " a step" : " a call") +
-                     ", of which ";
+  std::string text = "profile of " + format_count(profile.calls) + what + " on one thread: " + per_call(profile.seconds) +
+                     (profile.trains ? " a step" : " a call") + ", of which ";
   text += has_forward_and_backward(profile)
               ? "forward plans take " + per_call(seconds_of(profile) - backward) + " and backward plans " +
                     per_call(backward) +
@@ -422,8 +417,8 @@ std::string to_text(const StepProfile& profile) {
               : std::string(profile.is_one_plan ? "the steps of the plan" : "the steps") + " take " +
                     per_call(seconds_of(profile)) + "; the rest is the recording, mostly\n";
   if (profile.dropped_steps > 0) {
-    text += "note: a call has more steps than the trace has room for; " + ui::format_count(profile.dropped_steps) +
-            " are missing\n";
+    text +=
+        "note: a call has more steps than the trace has room for; " + format_count(profile.dropped_steps) + " are missing\n";
   }
   text += text_of_work(profile);
   // A recording knows no lines of the model's source.

@@ -1,9 +1,9 @@
 // The time of a model's steps and source lines, for `sconce bench --profile`.
 #pragma once
 
+#include "report/json.h"
 #include "tools/sconce/bench/machine_limits.h"
 #include "tools/sconce/bench/measure.h"
-#include "tools/sconce/report/json.h"
 
 #include <sconce/options.h>
 #include <sconce/step_trace.h>

@@ -1,7 +1,7 @@
 // The findings of a check.
 #pragma once
 
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 #include "tools/sconce/values/compare.h"
 
 #include <set>

@@ -1,3 +1,4 @@
+#include "base/nearest_name.h"
 #include "tools/sconce/check/check_cases.h"
 #include "tools/sconce/check/check_threads.h"
 #include "tools/sconce/check/gradients.h"
@@ -5,7 +6,6 @@
 #include "tools/sconce/check/reference_calls.h"
 #include "tools/sconce/check/rounding.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 
@@ -29,7 +29,7 @@ const at::Tensor& tensor_named(const std::vector<NamedTensor>& tensors, const st
     }
     names.push_back(each.path);
   }
-  throw UserError(settings.cases + ": the model has no " + kind + " '" + name + "'" + ui::did_you_mean(name, names));
+  throw UserError(settings.cases + ": the model has no " + kind + " '" + name + "'" + did_you_mean(name, names));
 }
 
 class ModelCheck {

@@ -1,9 +1,9 @@
 #include "tools/sconce/check/reference_calls.h"
 
 #include "base/exception_message.h"
+#include "base/nearest_name.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
@@ -162,9 +162,7 @@ void ReferenceModels::compare_outcomes(const Outcomes& outcomes, const CompareOp
   const auto got_sharing = sharing(got, original());
   const auto expected_sharing = sharing(expected, reference_);
   if (got_sharing != expected_sharing) {
-    const auto text = [](const auto& list) {
-      return list.empty() ? std::string("no output shares memory") : ui::join(list);
-    };
+    const auto text = [](const auto& list) { return list.empty() ? std::string("no output shares memory") : join(list); };
     findings.add(kAgainstReference, "out", text(got_sharing) + "; with LibTorch: " + text(expected_sharing));
   }
   if (!got.generator_state.equal(expected.generator_state)) {

@@ -1,8 +1,8 @@
 #include "tools/sconce/check/rounding.h"
 
+#include "report/number_format.h"
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/check/reference_calls.h"
-#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/value_walk.h"
 
@@ -74,8 +74,8 @@ RoundingCheck check_rounding(std::vector<Mismatch> mismatches, const torch::jit:
   }
   if (worst != nullptr) {
     result.note = (explained == 1 ? "1 gradient differs" : std::to_string(explained) + " gradients differ") +
-                  " by rounding, at most by " + ui::format_number(*worst->max_absolute_error, 2) + " (" + worst->path +
-                  "); LibTorch's own changes by " + ui::format_number(change.at(worst->path), 2) +
+                  " by rounding, at most by " + format_number(*worst->max_absolute_error, 2) + " (" + worst->path +
+                  "); LibTorch's own changes by " + format_number(change.at(worst->path), 2) +
                   " when the arguments move by one ulp";
   }
   return result;

@@ -1,4 +1,5 @@
 // sconce bench: executors side by side in one process.
+#include "base/nearest_name.h"
 #include "tools/sconce/bench/baseline.h"
 #include "tools/sconce/bench/bench_page.h"
 #include "tools/sconce/bench/bench_report.h"
@@ -13,7 +14,6 @@
 #include "tools/sconce/commands/options_file.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/ui/interruption.h"
-#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/progress_bar.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/cases.h"
@@ -76,7 +76,7 @@ std::vector<Contestant> contestants_of(const std::string& against, const std::st
   }
   for (const std::string& name : against.empty() || against == "all" ? known : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      throw UserError("--against: no executor '" + name + "'" + ui::did_you_mean(name, known));
+      throw UserError("--against: no executor '" + name + "'" + did_you_mean(name, known));
     }
     contestants.push_back({name, [name] { return peers::make_peer(name); }});
   }
@@ -241,7 +241,7 @@ Json options_to_report(const BenchOptions& options) {
 
 int bench(const BenchOptions& options) {
   if (!options.train.empty() && !optimizer_named(options.train)) {
-    throw UserError("--train: no optimizer '" + options.train + "'" + ui::did_you_mean(options.train, {"sgd", "adam"}));
+    throw UserError("--train: no optimizer '" + options.train + "'" + did_you_mean(options.train, {"sgd", "adam"}));
   }
   if (!options.train.empty() && std::ranges::any_of(options.threads, [](size_t threads) { return threads > 1; })) {
     throw UserError("--train: steps of one model cannot run at the same time; leave out --threads");

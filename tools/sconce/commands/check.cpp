@@ -1,10 +1,11 @@
 // sconce check: compares sconce with recorded answers, and with LibTorch call by call.
+#include "base/nearest_name.h"
+#include "report/explanation_text.h"
 #include "tools/sconce/check/check_cases.h"
 #include "tools/sconce/check/warnings_once.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/ui/progress_bar.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/spec.h"
@@ -49,7 +50,7 @@ std::vector<Tier> plans_of(const std::string& plan) {
     std::cerr << "sconce: note: this build of sconce makes no plans of tier2; checked are those of tier1, its highest\n";
     return {Tier::kRanks};
   }
-  throw UserError("--plan: no plan '" + plan + "'" + ui::did_you_mean(plan, {"tier0", "tier1", "tier2", "all"}));
+  throw UserError("--plan: no plan '" + plan + "'" + did_you_mean(plan, {"tier0", "tier1", "tier2", "all"}));
 }
 
 std::vector<std::string> names_of(const std::vector<Tier>& plans) {
@@ -75,7 +76,7 @@ bool needs_no_arguments(const CheckOptions& options, const Options& settings, co
 std::optional<bool> train_of(const std::string& mode) {
   const std::vector<std::string> modes = {"saved", "train", "eval"};
   if (std::find(modes.begin(), modes.end(), mode) == modes.end()) {
-    throw UserError("--mode: no mode '" + mode + "'" + ui::did_you_mean(mode, modes));
+    throw UserError("--mode: no mode '" + mode + "'" + did_you_mean(mode, modes));
   }
   return mode == "saved" ? std::nullopt : std::optional(mode == "train");
 }
@@ -206,7 +207,7 @@ int check(const CheckOptions& given) {
               << options.calls << " calls each, "
               << (options.threads > 1 ? "also from " + std::to_string(options.threads) + " threads, " : "")
               << (options.mode != "saved" ? "in " + options.mode + " mode, " : "") << words_for_gradients(options, findings)
-              << (options.cases.empty() ? "with LibTorch alone, " : "") << "plans: " << ui::join(names_of(plans)) << ")\n";
+              << (options.cases.empty() ? "with LibTorch alone, " : "") << "plans: " << join(names_of(plans)) << ")\n";
   }
   return findings.all().empty() ? kGood : kMismatchOrRefusal;
 }

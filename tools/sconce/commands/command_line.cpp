@@ -1,11 +1,11 @@
 #include "tools/sconce/commands/command_line.h"
 
+#include "base/nearest_name.h"
 #include "ir/dump.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/report/command_line_page.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
 
 #include <sconce/version.h>
 
@@ -102,7 +102,7 @@ std::string explain_extras(const CLI::App& command, const CLI::ExtrasError& fail
     if (name.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), name) == known.end()) {
       const bool is_about_gradients = name == "--grad" || name == "--no-grad" || name == "--with-grad";
       const std::string_view lesson = is_about_gradients ? about_gradients(command.get_name()) : "";
-      return "no option " + name + (lesson.empty() ? ui::did_you_mean(name, known) : "; " + std::string(lesson));
+      return "no option " + name + (lesson.empty() ? did_you_mean(name, known) : "; " + std::string(lesson));
     }
   }
   return failure.what();
@@ -146,7 +146,7 @@ int run(const std::vector<std::string>& arguments) {
 
   const auto is_json = [](const std::string& argument) { return argument == "--json"; };
   if (std::all_of(arguments.begin(), arguments.end(), is_json)) {
-    throw UserError("a command is missing; there are: " + ui::join(command_names(app)) + " (see 'sconce --help')");
+    throw UserError("a command is missing; there are: " + join(command_names(app)) + " (see 'sconce --help')");
   }
   const std::vector<std::string> names = command_names(app);
   const std::string& first = arguments.front();
@@ -155,7 +155,7 @@ int run(const std::vector<std::string>& arguments) {
     return kGood;
   }
   if (first.rfind('-', 0) != 0 && std::find(names.begin(), names.end(), first) == names.end()) {
-    throw UserError("no command '" + first + "'" + ui::did_you_mean(first, names) + " (see 'sconce --help')");
+    throw UserError("no command '" + first + "'" + did_you_mean(first, names) + " (see 'sconce --help')");
   }
   try {
     // The parser takes arguments from the back.

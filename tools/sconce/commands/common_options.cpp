@@ -1,14 +1,14 @@
 #include "tools/sconce/commands/common_options.h"
 
 #include "base/exception_message.h"
+#include "base/nearest_name.h"
+#include "report/json.h"
+#include "report/number_format.h"
 #include "tools/sconce/commands/device.h"
 #include "tools/sconce/commands/dump_variable.h"
 #include "tools/sconce/commands/ops_library.h"
 #include "tools/sconce/commands/options_file.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/json.h"
-#include "tools/sconce/ui/nearest_name.h"
-#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/autocast_region.h"
 
 #include "base/environment.h"
@@ -31,7 +31,7 @@ std::optional<c10::ScalarType> parse_autocast(const std::string& dtype) {
   }
   if (dtype != "bfloat16" && dtype != "float16") {
     throw UserError("--autocast: the CPU casts to bfloat16 or float16, not to '" + dtype + "'" +
-                    ui::did_you_mean(dtype, {"bfloat16", "float16"}));
+                    did_you_mean(dtype, {"bfloat16", "float16"}));
   }
   return dtype == "bfloat16" ? c10::kBFloat16 : c10::kHalf;
 }
@@ -131,8 +131,8 @@ CLI::Validator number_between(const char* kind, double least, double most) {
       return "";
     }
     constexpr int kDigits = 12;  // no option's limit is longer
-    return "must be " + (is_number ? std::string() : std::string(kind) + " ") + "from " + ui::format_number(least, kDigits) +
-           " to " + ui::format_number(most, kDigits) + ", not " + text;
+    return "must be " + (is_number ? std::string() : std::string(kind) + " ") + "from " + format_number(least, kDigits) +
+           " to " + format_number(most, kDigits) + ", not " + text;
   };
   return CLI::Validator(check, "");
 }
@@ -141,7 +141,5 @@ CLI::Validator number_between(const char* kind, double least, double most) {
 
 CLI::Validator between(double least, double most) { return number_between("a number", least, most); }
 CLI::Validator whole_between(double least, double most) { return number_between("a whole number", least, most); }
-
-std::string name_of(Tier tier) { return "tier" + std::to_string(static_cast<int>(tier)); }
 
 }  // namespace sconce::cli

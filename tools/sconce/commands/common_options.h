@@ -51,7 +51,4 @@ CLI::Validator between(double least, double most);
 // The same for options of whole numbers: "--threads: must be a whole number from 1 to 1024, not four".
 CLI::Validator whole_between(double least, double most);
 
-// The name of a tier on the command line: "tier0" for the generic plan.
-std::string name_of(Tier tier);
-
 }  // namespace sconce::cli

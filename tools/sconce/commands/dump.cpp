@@ -1,5 +1,7 @@
 // sconce dump: shows a model's graph after each stage.
 #include "base/exception_message.h"
+#include "base/nearest_name.h"
+#include "report/json.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/differentiated_plan.h"
 #include "tools/sconce/commands/dump_calls.h"
@@ -8,8 +10,6 @@
 #include "tools/sconce/report/dump_page.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/graphviz.h"
-#include "tools/sconce/report/json.h"
-#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/spec.h"
 #include "tools/sconce/values/write_file.h"
 
@@ -135,7 +135,7 @@ std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const DumpOp
 
 void expect_known(const std::string& option, const std::string& value, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), value) == known.end()) {
-    throw UserError(option + ": no '" + value + "'" + ui::did_you_mean(value, known));
+    throw UserError(option + ": no '" + value + "'" + did_you_mean(value, known));
   }
 }
 
@@ -205,7 +205,7 @@ int dump_model(const DumpOptions& options) {
   }
   if (options.format == "svg" && options.stage == "all") {
     throw UserError("--format svg draws one stage; choose it with --stage (" +
-                    ui::join({known_stages.begin() + 1, known_stages.end()}) + ")");
+                    join({known_stages.begin() + 1, known_stages.end()}) + ")");
   }
   const bool is_of_memory = draws_memory(options);
   Options settings = prepare(options.common);

@@ -1,12 +1,12 @@
 #include "tools/sconce/commands/dump_calls.h"
 
 #include "base/exception_message.h"
+#include "base/nearest_name.h"
+#include "report/number_format.h"
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/memory_picture.h"
-#include "tools/sconce/ui/nearest_name.h"
-#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/deep_copy.h"
 
 #include "fusion/cpu/kernel_listing.h"
@@ -90,7 +90,7 @@ std::string plans_of(const Module& module, const Call& call, const std::vector<c
   module.run_method(call.method, arguments);
   std::string text;
   for (const PlanExplanation& plan : executor.explain().plans) {
-    text += "# generic plan" + (plan.specs.empty() ? "" : ": " + ui::join(plan.specs, "; ")) + "\n" + plan.text + "\n";
+    text += "# generic plan" + (plan.specs.empty() ? "" : ": " + join(plan.specs, "; ")) + "\n" + plan.text + "\n";
   }
   return text;
 }
@@ -123,9 +123,9 @@ Json to_json(const DumpedKernel& kernel, size_t number) {
   }
   const KernelListing listing = listing_of(*kernel.kernel);
   const std::string text =
-      "# kernel " + std::to_string(number) + ": " + ui::join(listing.groups, "; ") + "\n# first used in " +
-      kernel.first_use + "\n# made in " + ui::format_duration(listing.seconds) + "\n# program, " +
-      std::to_string(listing.lanes) + " lanes\n" + listing.program + "# LLVM IR\n" + listing.llvm_ir +
+      "# kernel " + std::to_string(number) + ": " + join(listing.groups, "; ") + "\n# first used in " + kernel.first_use +
+      "\n# made in " + format_duration(listing.seconds) + "\n# program, " + std::to_string(listing.lanes) + " lanes\n" +
+      listing.program + "# LLVM IR\n" + listing.llvm_ir +
       (listing.refusal.empty() ? "# assembly\n" + listing.assembly : "# no assembly: " + listing.refusal + "\n");
   return Json{{"groups", listing.groups},     {"first_use", kernel.first_use},
               {"seconds", listing.seconds},   {"lanes", listing.lanes},

@@ -1,8 +1,8 @@
 // What `sconce dump` shows of a model after calls of it: plans, kernels, memory.
 #pragma once
 
+#include "report/json.h"
 #include "tools/sconce/commands/model_options.h"
-#include "tools/sconce/report/json.h"
 
 #include "fusion/cpu/kernel_cache.h"
 #include "fusion/cuda/device_kernel_cache.h"

@@ -1,6 +1,6 @@
 #include "tools/sconce/commands/dump_variable.h"
 
-#include "tools/sconce/ui/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include "ir/dump.h"
 #include "pipeline/pass_list.h"
@@ -29,10 +29,10 @@ std::vector<std::string> find_dump_typos(std::string_view value, const PassPipel
     const std::string name(item.substr(0, colon));
     const std::string pass(item.substr(std::min(colon + 1, item.size())));
     if (std::find(choices.begin(), choices.end(), name) == choices.end()) {
-      typos.push_back("SCONCE_DUMP: no choice '" + name + "'" + ui::did_you_mean(name, choices));
+      typos.push_back("SCONCE_DUMP: no choice '" + name + "'" + did_you_mean(name, choices));
     } else if ((name == "before" || name == "after") && !pass.empty() &&
                std::find(passes.begin(), passes.end(), pass) == passes.end()) {
-      typos.push_back("SCONCE_DUMP: " + name + ": no pass '" + pass + "'" + ui::did_you_mean(pass, passes));
+      typos.push_back("SCONCE_DUMP: " + name + ": no pass '" + pass + "'" + did_you_mean(pass, passes));
     }
   }
   return typos;

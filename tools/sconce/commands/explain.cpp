@@ -1,12 +1,13 @@
 // sconce explain: shows what the executor did with a model, and why.
+#include "report/explanation_text.h"
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/explanation_text.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
+#include "tools/sconce/values/describe.h"
 #include "tools/sconce/values/spec.h"
 
 #include <ATen/Context.h>
@@ -94,7 +95,7 @@ int explain(const ExplainOptions& options) {
   const Account account = account_of(module, call, arguments, options);
   const std::vector<std::string> inputs = describe_inputs(module.script_module(), call.method, arguments);
   if (options.common.json) {
-    Json json = to_json(account.explanation);
+    Json json = json_of(account.explanation);
     json["inputs"] = inputs;
     if (account.failure) {
       json.update(to_json(*account.failure));

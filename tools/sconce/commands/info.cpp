@@ -1,12 +1,12 @@
 // sconce info: what a model has, and what a call of it has to do.
 #include "base/exception_message.h"
 #include "base/storage_of.h"
+#include "report/json.h"
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/json.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/spec.h"
 
@@ -201,10 +201,10 @@ Json to_json(const CallInfo& call) {
 }
 
 void print_call(const CallInfo& call) {
-  std::cout << "\na call of " << call.method << ": " << ui::format_si(call.flops) << "FLOP, " << ui::format_bytes(call.bytes)
-            << " read and written, in " << ui::format_count(call.steps) << " steps\n";
+  std::cout << "\na call of " << call.method << ": " << format_si(call.flops) << "FLOP, " << format_bytes(call.bytes)
+            << " read and written, in " << format_count(call.steps) << " steps\n";
   if (call.unknown_steps > 0) {
-    std::cout << "  without " << ui::format_count(call.unknown_steps) << " steps whose work is not known\n";
+    std::cout << "  without " << format_count(call.unknown_steps) << " steps whose work is not known\n";
   }
 }
 
@@ -229,12 +229,11 @@ void print_tensors(const std::vector<TensorsInfo>& all) {
     std::cout << "\nno parameters and no buffers\n";
     return;
   }
-  using ui::Align;
-  ui::Table table(
+  Table table(
       {{"tensors", Align::kLeft}, {"dtype", Align::kLeft}, {"device", Align::kLeft}, {"number"}, {"elements"}, {"memory"}});
   for (const TensorsInfo& each : all) {
-    table.add_row({each.kind, each.dtype, each.device, ui::format_count(each.tensors), ui::format_count(each.elements),
-                   ui::format_bytes(static_cast<double>(each.bytes))});
+    table.add_row({each.kind, each.dtype, each.device, format_count(each.tensors), format_count(each.elements),
+                   format_bytes(static_cast<double>(each.bytes))});
   }
   std::cout << "\n" << table.render();
 }
@@ -245,9 +244,9 @@ void print_method(const MethodInfo& method) {
     std::cout << "  sconce does not run it: " << method.refusal << "\n";
     return;
   }
-  ui::Table table({{"  operator", ui::Align::kLeft}, {"times"}});
+  Table table({{"  operator", Align::kLeft}, {"times"}});
   for (const auto& [name, times] : method.operators) {
-    table.add_row({"  " + name, ui::format_count(times)});
+    table.add_row({"  " + name, format_count(times)});
   }
   std::cout << (method.operators.empty() ? "  no operators\n" : table.render());
 }
@@ -283,7 +282,7 @@ int show_info(const InfoOptions& options) {
     return kGood;
   }
   std::cout << options.model << ": " << name << " in " << (module.is_training() ? "training" : "evaluation") << " mode, "
-            << ui::format_bytes(static_cast<double>(bytes)) << "\n";
+            << format_bytes(static_cast<double>(bytes)) << "\n";
   print_tensors(tensors);
   std::ranges::for_each(methods, print_method);
   if (call) {

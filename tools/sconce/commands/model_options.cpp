@@ -1,9 +1,9 @@
 #include "tools/sconce/commands/model_options.h"
 
 #include "base/exception_message.h"
+#include "base/nearest_name.h"
 #include "load/load_module.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/cases.h"
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
@@ -37,7 +37,7 @@ const OperatorCase& first_case_of(const OperatorCases& cases, const std::string&
     }
     methods.push_back(each.method);
   }
-  throw UserError("--method: none of the cases in " + path + " calls '" + method + "'" + ui::did_you_mean(method, methods));
+  throw UserError("--method: none of the cases in " + path + " calls '" + method + "'" + did_you_mean(method, methods));
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ void expect_method(const torch::jit::Module& module, const std::string& method) 
     names.push_back(each.name());
   }
   throw UserError("the model has no method '" + method + "'" +
-                  (names.empty() ? std::string("; it has none at all") : ui::did_you_mean(method, names)));
+                  (names.empty() ? std::string("; it has none at all") : did_you_mean(method, names)));
 }
 
 std::vector<c10::IValue> fit_call(const torch::jit::Module& module, const Call& call, const CommonOptions& common) {

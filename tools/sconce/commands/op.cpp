@@ -1,8 +1,8 @@
 // sconce op: tells all that is known of an operator.
+#include "base/nearest_name.h"
+#include "report/json.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/json.h"
-#include "tools/sconce/ui/nearest_name.h"
 
 #include "fusion/program/operators.h"
 #include "fusion/program/reductions.h"
@@ -53,7 +53,7 @@ std::string effects_of(const Op& op) {
       effects.emplace_back(what);
     }
   }
-  return effects.empty() ? "none" : ui::join(effects);
+  return effects.empty() ? "none" : join(effects);
 }
 
 std::string memory_of(const Op& op) {
@@ -168,7 +168,7 @@ std::vector<std::string> known_names() {
 void print_text(const std::vector<Overloads>& found) {
   constexpr size_t kWidth = 19;
   for (const Overloads& each : found) {
-    std::cout << ui::join(each.schemas, "\n") << "\n";
+    std::cout << join(each.schemas, "\n") << "\n";
     for (const auto& [name, value] : each.fields) {
       std::cout << "  " << name << std::string(kWidth - std::min(kWidth, name.size()), ' ');
       std::istringstream lines(value);
@@ -186,7 +186,7 @@ int tell_of_operator(const OpOptions& options) {
   prepare(options.common);
   const std::vector<Overloads> found = overloads_of(options.name);
   if (found.empty()) {
-    throw UserError("no operator '" + options.name + "'" + ui::did_you_mean(options.name, known_names()));
+    throw UserError("no operator '" + options.name + "'" + did_you_mean(options.name, known_names()));
   }
   if (!options.common.json) {
     print_text(found);

@@ -1,11 +1,11 @@
 // sconce opt: passes on a graph in text form.
+#include "base/nearest_name.h"
+#include "report/json.h"
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/json.h"
 #include "tools/sconce/report/text_diff.h"
-#include "tools/sconce/ui/nearest_name.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
 #include "tools/sconce/values/read_file.h"
 
 #include "ir/text/parse.h"
@@ -78,7 +78,7 @@ std::vector<ChosenPass> find_passes(const std::vector<std::string>& names, const
       chosen.custom = pass.name == name ? &pass : chosen.custom;
     }
     if (chosen.own == nullptr && chosen.custom == nullptr) {
-      throw UserError("no pass '" + name + "'" + ui::did_you_mean(name, known) + " ('sconce passes' lists them)");
+      throw UserError("no pass '" + name + "'" + did_you_mean(name, known) + " ('sconce passes' lists them)");
     }
     passes.push_back(chosen);
   }
@@ -126,9 +126,9 @@ int opt(const OptOptions& options) {
     std::cout << print(*graph);
   }
   std::cout << std::flush;
-  ui::Table table({{"pass", ui::Align::kLeft}, {"time"}, {"changed", ui::Align::kLeft}});
+  Table table({{"pass", Align::kLeft}, {"time"}, {"changed", Align::kLeft}});
   for (const PassTiming& timing : runner.timings()) {
-    table.add_row({timing.pass, ui::format_duration(timing.seconds), timing.changed ? "yes" : "no"});
+    table.add_row({timing.pass, format_duration(timing.seconds), timing.changed ? "yes" : "no"});
   }
   std::cerr << table.render();
   return kGood;

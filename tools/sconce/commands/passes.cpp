@@ -1,8 +1,8 @@
 // sconce passes: lists the named passes.
+#include "report/json.h"
+#include "report/table.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/json.h"
-#include "tools/sconce/ui/table.h"
 
 #include "pipeline/pass_list.h"
 
@@ -28,7 +28,7 @@ int list_passes(const CommonOptions& options) {
     std::cout << json_text(passes);
     return kGood;
   }
-  ui::Table table({{"pass", ui::Align::kLeft}, {"where it runs", ui::Align::kLeft}, {"what it does", ui::Align::kLeft}});
+  Table table({{"pass", Align::kLeft}, {"where it runs", Align::kLeft}, {"what it does", Align::kLeft}});
   for (const PassInfo& pass : all_passes()) {
     table.add_row({std::string(pass.name), to_string(pass.stage), std::string(pass.help)});
   }

@@ -1,8 +1,8 @@
 // sconce replay: runs a pass again on the graph on which it failed.
 #include "base/exception_message.h"
+#include "report/json.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/report/json.h"
 
 #include "ir/text/parse.h"
 #include "ir/text/print.h"

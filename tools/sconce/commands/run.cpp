@@ -1,10 +1,10 @@
 // sconce run: runs a model, and shows its result or writes it to a file.
 #include "base/exception_message.h"
+#include "report/number_format.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/ui/percentile.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/deep_copy.h"
@@ -130,14 +130,14 @@ Json report(const RunOptions& options, const Call& call, const std::vector<Threa
 }
 
 void print_timing(const Json& json) {
-  std::cout << "first call " << ui::format_duration(json["first_call_seconds"]);
+  std::cout << "first call " << format_duration(json["first_call_seconds"]);
   if (json.contains("median_seconds")) {
-    std::cout << "; later calls: median " << ui::format_duration(json["median_seconds"]) << ", p90 "
-              << ui::format_duration(json["p90_seconds"]) << "; " << json["calls"] << " calls";
+    std::cout << "; later calls: median " << format_duration(json["median_seconds"]) << ", p90 "
+              << format_duration(json["p90_seconds"]) << "; " << json["calls"] << " calls";
     if (json["threads"] > 1) {
       std::cout << " on " << json["threads"] << " threads";
     }
-    std::cout << ", " << ui::format_rate(json["calls_per_second"]) << " calls/s";
+    std::cout << ", " << format_rate(json["calls_per_second"]) << " calls/s";
   }
   std::cout << "\n";
 }

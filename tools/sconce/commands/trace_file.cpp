@@ -1,6 +1,6 @@
 #include "tools/sconce/commands/trace_file.h"
 
-#include "tools/sconce/ui/number_format.h"
+#include "report/number_format.h"
 #include "tools/sconce/values/write_file.h"
 
 #include <iostream>
@@ -25,7 +25,7 @@ void write_trace(StepTrace& trace, const std::string& path) {
   }
   if (const uint64_t dropped = trace.dropped_steps(); dropped > 0) {
     std::cerr << "sconce: warning: --trace-out: the trace ends early: it has the first "
-              << ui::format_count(StepTrace::kMaxSteps) << " steps of each thread and lacks " << ui::format_count(dropped)
+              << format_count(StepTrace::kMaxSteps) << " steps of each thread and lacks " << format_count(dropped)
               << "; make fewer calls\n";
   }
 }

@@ -1,4 +1,5 @@
 // sconce train: trains a model on a file of examples.
+#include "base/nearest_name.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
@@ -6,7 +7,6 @@
 #include "tools/sconce/train/loop.h"
 #include "tools/sconce/train/training.h"
 #include "tools/sconce/ui/interruption.h"
-#include "tools/sconce/ui/nearest_name.h"
 
 #include <filesystem>
 #include <iostream>
@@ -175,7 +175,7 @@ int train(const TrainCommand& command) {
 
 template <size_t count>
 std::string names(const std::array<const char*, count>& all) {
-  return ui::join({all.begin(), all.end()});
+  return join({all.begin(), all.end()});
 }
 
 void add_settings(CLI::App& command, TrainSettings& settings) {

@@ -1,8 +1,8 @@
 #include "tools/sconce/report/differentiable_text.h"
 
-#include "tools/sconce/report/explanation_text.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
+#include "report/explanation_text.h"
+#include "report/number_format.h"
+#include "report/table.h"
 
 #include "ir/text/print.h"
 
@@ -37,16 +37,16 @@ size_t bytes_of(const DifferentiableSubgraph& subgraph) {
 }
 
 std::string table_of_saved(const DifferentiableSubgraph& subgraph) {
-  ui::Table table({{"saved", ui::Align::kLeft},
-                   {"in f", ui::Align::kLeft},
-                   {"in df", ui::Align::kLeft},
-                   {"known", ui::Align::kLeft},
-                   {"in this call", ui::Align::kLeft},
-                   {"bytes"}});
+  Table table({{"saved", Align::kLeft},
+               {"in f", Align::kLeft},
+               {"in df", Align::kLeft},
+               {"known", Align::kLeft},
+               {"in this call", Align::kLeft},
+               {"bytes"}});
   for (const SavedValue& saved : subgraph.saved) {
     const auto bytes = bytes_of(saved);
     table.add_row({saved.role, saved.name, saved.backward_name, print_type(*saved.value), held_text(saved),
-                   bytes ? ui::format_count(*bytes) : ""});
+                   bytes ? format_count(*bytes) : ""});
   }
   return table.render();
 }
@@ -56,7 +56,7 @@ std::string title_of(const DifferentiableSubgraph& subgraph) {
   const std::string source = source_of(subgraph);
   return subgraph.name + (source.empty() ? "" : ", from " + source) + ": " +
          counted(subgraph.node->inputs().size(), "operand") + ", " + counted(subgraph.node->outputs().size(), "result") +
-         "; saves " + counted(subgraph.saved.size(), "value") + ", " + ui::format_count(bytes_of(subgraph)) +
+         "; saves " + counted(subgraph.saved.size(), "value") + ", " + format_count(bytes_of(subgraph)) +
          " bytes of tensors";
 }
 

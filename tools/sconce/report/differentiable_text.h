@@ -1,9 +1,9 @@
 // Differentiable subgraphs as text for people and as JSON for programs.
 #pragma once
 
+#include "report/json.h"
 #include "tools/sconce/commands/differentiated_plan.h"
 #include "tools/sconce/report/dump_page.h"
-#include "tools/sconce/report/json.h"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // The command line's errors: three kinds, two exit codes.
 #pragma once
 
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 
 #include <sconce/explanation.h>
 

@@ -1,7 +1,8 @@
 #include "tools/sconce/report/memory_picture.h"
 
+#include "report/explanation_text.h"
+#include "report/number_format.h"
 #include "tools/sconce/report/html.h"
-#include "tools/sconce/ui/number_format.h"
 
 #include <algorithm>
 #include <functional>
@@ -17,7 +18,7 @@ constexpr double kBottom = 40;
 constexpr double kLetter = 6.2;  // the width of a letter of the labels
 constexpr double kLine = 12;
 
-std::string number(double value) { return ui::format_number(value, 6); }
+std::string number(double value) { return format_number(value, 6); }
 
 // Returns "aten::add" of "%5 : Tensor = aten::add(%3, %4)".
 std::string operator_of(const std::string& node) {
@@ -57,7 +58,7 @@ class Picture {
     for (int tick = 0; tick <= kTicks; ++tick) {
       const double share = static_cast<double>(tick) / kTicks;
       svg += text_at(kLeft - 6, kTop + kHeight * (1 - share) + 4, "end",
-                     ui::format_bytes(share * static_cast<double>(memory_.arena_bytes)));
+                     format_bytes(share * static_cast<double>(memory_.arena_bytes)));
     }
     svg += text_at(kLeft, kTop + kHeight + 16, "start", "first node");
     svg += text_at(kLeft + kWidth, kTop + kHeight + 16, "end", "last of " + std::to_string(memory_.positions) + " nodes");
@@ -81,11 +82,11 @@ class Picture {
                       "\" stroke=\"#444\" stroke-width=\"0.5\"";
     svg += " data-first=\"" + std::to_string(slot.first) + "\" data-last=\"" + std::to_string(last) + "\" data-offset=\"" +
            std::to_string(slot.offset) + "\" data-bytes=\"" + std::to_string(slot.bytes) + "\">";
-    svg += "<title>" +
-           escape_html("slot " + std::to_string(index) + ": " + ui::format_bytes(static_cast<double>(slot.bytes)) +
-                       " at offset " + std::to_string(slot.offset) + "\n" + slot.node +
-                       (slot.source.empty() ? "" : "\n" + slot.source)) +
-           "</title></rect>";
+    svg +=
+        "<title>" +
+        escape_html("slot " + std::to_string(index) + ": " + format_bytes(static_cast<double>(slot.bytes)) + " at offset " +
+                    std::to_string(slot.offset) + "\n" + slot.node + (slot.source.empty() ? "" : "\n" + slot.source)) +
+        "</title></rect>";
     if (height >= kLine && width >= static_cast<double>(op.size()) * kLetter) {
       svg += "<text x=\"" + number(x + 3) + "\" y=\"" + number(y + height / 2 + 4) + "\" pointer-events=\"none\">" +
              escape_html(op) + "</text>";
@@ -99,19 +100,6 @@ class Picture {
 };
 
 }  // namespace
-
-std::string describe_memory(const MemoryExplanation& memory) {
-  const auto slots = std::to_string(memory.slots.size()) + (memory.slots.size() == 1 ? " slot" : " slots");
-  if (!memory.has_layout) {
-    return slots + ", no arena yet: no run has used prepared steps";
-  }
-  std::string text = "arena of " + ui::format_bytes(static_cast<double>(memory.arena_bytes)) + " for " + slots;
-  if (memory.lower_bound > 0) {
-    text += ", lower bound " + ui::format_bytes(static_cast<double>(memory.lower_bound)) + " (" +
-            ui::format_ratio(static_cast<double>(memory.arena_bytes) / static_cast<double>(memory.lower_bound)) + ")";
-  }
-  return text + (memory.without_room > 0 ? ", " + std::to_string(memory.without_room) + " without room" : "");
-}
 
 std::string draw_memory(const MemoryExplanation& memory, const std::string& title) { return Picture(memory).draw(title); }
 

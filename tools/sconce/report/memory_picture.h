@@ -11,7 +11,4 @@ namespace sconce::cli {
 // attributes data-first, data-last, data-offset and data-bytes have the numbers. Requires: the memory has a layout.
 std::string draw_memory(const MemoryExplanation& memory, const std::string& title);
 
-// Returns "arena of 12.0 KiB for 8 slots, lower bound 12.0 KiB (1.00x)".
-std::string describe_memory(const MemoryExplanation& memory);
-
 }  // namespace sconce::cli

@@ -1,7 +1,7 @@
 // What a report says about the program and the machine that measured its numbers.
 #pragma once
 
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 
 #include <string>
 #include <utility>

@@ -1,9 +1,9 @@
 #include "tools/sconce/train/loop.h"
 
+#include "report/number_format.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/train/loss_curve.h"
 #include "tools/sconce/ui/interruption.h"
-#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/write_file.h"
 
 #include <chrono>
@@ -80,7 +80,7 @@ void TrainLoop::run_steps_of_epoch() {
     const auto start = Clock::now();
     const double loss = training_.step();
     run_.seconds += seconds_since(start);
-    bar.advance("loss " + ui::format_number(loss));
+    bar.advance("loss " + format_number(loss));
     if (is_checkpoint_due() && !training_.is_at_end_of_epoch()) {
       write_checkpoint(training_.checkpoint(), folder_.checkpoint());
     }

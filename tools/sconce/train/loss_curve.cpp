@@ -1,7 +1,7 @@
 #include "tools/sconce/train/loss_curve.h"
 
+#include "report/number_format.h"
 #include "tools/sconce/report/html.h"
-#include "tools/sconce/ui/number_format.h"
 
 #include <algorithm>
 #include <cmath>
@@ -66,7 +66,7 @@ class LossPlot {
   static constexpr double kTop = 34;
   static constexpr double kBottom = 316;
 
-  static std::string number(double value) { return ui::format_number(value); }
+  static std::string number(double value) { return format_number(value); }
   static std::string pair(double x, double y) { return number(x) + "," + number(y); }
   static std::string text_at(double x, double y, const char* anchor, const std::string& text) {
     return element("text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\"", escape_html(text));
@@ -113,7 +113,7 @@ class LossPlot {
     }
     for (const double step : round_numbers(1, steps_, 6)) {
       if (step == std::floor(step)) {
-        drawn += text_at(x_of(step), kBottom + 20, "middle", ui::format_count(static_cast<uint64_t>(step))) + "\n";
+        drawn += text_at(x_of(step), kBottom + 20, "middle", format_count(static_cast<uint64_t>(step))) + "\n";
       }
     }
     return drawn + text_at((kLeft + kRight) / 2, kBottom + 38, "middle", "step") + "\n";
@@ -180,9 +180,8 @@ std::string loss_csv(const Training& training) {
     const bool is_validated =
         is_last && epoch < history.validation_losses.size() && !std::isnan(history.validation_losses[epoch]);
     csv += std::to_string(step + 1) + "," + std::to_string(epoch + 1) + "," +
-           ui::format_number(training.learning_rate_of(step), kDigits) + "," +
-           ui::format_number(history.losses[step], kDigits) + "," +
-           (is_validated ? ui::format_number(history.validation_losses[epoch], kDigits) : "") + "\n";
+           format_number(training.learning_rate_of(step), kDigits) + "," + format_number(history.losses[step], kDigits) +
+           "," + (is_validated ? format_number(history.validation_losses[epoch], kDigits) : "") + "\n";
   }
   return csv;
 }

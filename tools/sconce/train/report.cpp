@@ -1,10 +1,10 @@
 #include "tools/sconce/train/report.h"
 
+#include "report/number_format.h"
+#include "report/table.h"
 #include "tools/sconce/report/html.h"
 #include "tools/sconce/report/page_facts.h"
 #include "tools/sconce/train/loss_curve.h"
-#include "tools/sconce/ui/number_format.h"
-#include "tools/sconce/ui/table.h"
 
 #include <cmath>
 #include <filesystem>
@@ -15,14 +15,14 @@ namespace {
 using Rows = std::vector<std::pair<std::string, std::string>>;
 
 std::string share_of(uint64_t part, uint64_t whole) {
-  return ui::format_count(part) + " of " + ui::format_count(whole) +
-         (whole == 0 ? "" : " (" + ui::format_percent(static_cast<double>(part) / static_cast<double>(whole)) + ")");
+  return format_count(part) + " of " + format_count(whole) +
+         (whole == 0 ? "" : " (" + format_percent(static_cast<double>(part) / static_cast<double>(whole)) + ")");
 }
 
 Rows rows_of_plans(const TrainExplanation& explanation) {
   Rows rows = {{"calls by plan", share_of(explanation.by_plan, explanation.by_plan + explanation.eager)}};
   for (const auto& [reason, times] : explanation.reasons) {
-    rows.emplace_back("  others", ui::format_count(times) + ": " + reason);
+    rows.emplace_back("  others", format_count(times) + ": " + reason);
   }
   const OptimizerExplanation& optimizer = explanation.optimizer;
   rows.emplace_back("optimizer by plan",
@@ -35,22 +35,22 @@ Rows rows_of_plans(const TrainExplanation& explanation) {
 
 Rows rows_of(const TrainRun& run, const Training& training) {
   const TrainHistory& history = training.history();
-  Rows rows = {{"epochs", ui::format_number(static_cast<double>(training.steps_done()) /
-                                            static_cast<double>(training.steps_per_epoch())) +
-                              " of " + std::to_string(training.settings().epochs)},
-               {"steps", ui::format_count(training.steps_done()) + " of " + ui::format_count(training.steps()) +
-                             (run.first_step == 0 ? "" : ", " + ui::format_count(run.first_step) + " of them before")}};
+  Rows rows = {{"epochs",
+                format_number(static_cast<double>(training.steps_done()) / static_cast<double>(training.steps_per_epoch())) +
+                    " of " + std::to_string(training.settings().epochs)},
+               {"steps", format_count(training.steps_done()) + " of " + format_count(training.steps()) +
+                             (run.first_step == 0 ? "" : ", " + format_count(run.first_step) + " of them before")}};
   if (!history.losses.empty()) {
     const std::vector<double> epochs = losses_of_epochs(training);
-    rows.emplace_back("loss", ui::format_number(history.losses.front()) + " in the first step, " +
-                                  ui::format_number(history.losses.back()) + " in the last; mean of an epoch " +
-                                  ui::format_number(epochs.front()) + ", then " + ui::format_number(epochs.back()));
+    rows.emplace_back("loss", format_number(history.losses.front()) + " in the first step, " +
+                                  format_number(history.losses.back()) + " in the last; mean of an epoch " +
+                                  format_number(epochs.front()) + ", then " + format_number(epochs.back()));
   }
   if (!history.validation_losses.empty()) {
-    rows.emplace_back("validation loss", ui::format_number(history.validation_losses.back()));
+    rows.emplace_back("validation loss", format_number(history.validation_losses.back()));
   }
   if (training.steps_done() > run.first_step) {
-    rows.emplace_back("speed", ui::format_rate(run.steps_per_second(training)) + " steps/s");
+    rows.emplace_back("speed", format_rate(run.steps_per_second(training)) + " steps/s");
     const Rows plans = rows_of_plans(training.explain());
     rows.insert(rows.end(), plans.begin(), plans.end());
   }
@@ -74,13 +74,12 @@ std::string epoch_line(const Training& training) {
   const std::string number = std::to_string(epochs);
   const std::string last = std::to_string(training.settings().epochs);
   return "epoch " + std::string(last.size() - number.size(), ' ') + number + "/" + last + "  loss " +
-         ui::format_number(loss_of_epoch(training, epochs - 1)) +
-         (validations.size() == epochs ? "  validation " + ui::format_number(validations.back()) : "");
+         format_number(loss_of_epoch(training, epochs - 1)) +
+         (validations.size() == epochs ? "  validation " + format_number(validations.back()) : "");
 }
 
 std::string to_text(const TrainRun& run, const Training& training) {
-  ui::Table table(
-      {{"training", ui::Align::kLeft}, {std::filesystem::path(run.model).filename().string(), ui::Align::kLeft}});
+  Table table({{"training", Align::kLeft}, {std::filesystem::path(run.model).filename().string(), Align::kLeft}});
   for (const auto& [name, value] : rows_of(run, training)) {
     table.add_row({name, value});
   }

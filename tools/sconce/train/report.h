@@ -1,7 +1,7 @@
 // The output of `sconce train`.
 #pragma once
 
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 #include "tools/sconce/train/training.h"
 
 #include <string>

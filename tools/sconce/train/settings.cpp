@@ -1,7 +1,7 @@
 #include "tools/sconce/train/settings.h"
 
+#include "base/nearest_name.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/compare.h"
 
 #include <ATen/Functions.h>
@@ -23,8 +23,7 @@ constexpr double kLearningRateOfSgd = 0.01;  // LibTorch's options have no defau
 template <size_t count>
 void expect_known(const char* option, const std::string& name, const std::array<const char*, count>& known) {
   if (std::find(known.begin(), known.end(), name) == known.end()) {
-    throw UserError(std::string(option) + ": there is no '" + name + "'" +
-                    ui::did_you_mean(name, {known.begin(), known.end()}));
+    throw UserError(std::string(option) + ": there is no '" + name + "'" + did_you_mean(name, {known.begin(), known.end()}));
   }
 }
 

@@ -1,7 +1,7 @@
 // The settings of a training: loss, optimizer, schedule, batches. A checkpoint keeps them.
 #pragma once
 
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 
 #include <sconce/train_step.h>
 

@@ -1,6 +1,6 @@
 #include "tools/sconce/ui/progress_bar.h"
 
-#include "tools/sconce/ui/table.h"
+#include "report/table.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

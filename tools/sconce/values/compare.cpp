@@ -1,6 +1,6 @@
 #include "tools/sconce/values/compare.h"
 
-#include "tools/sconce/ui/number_format.h"
+#include "report/number_format.h"
 #include "tools/sconce/values/compare_tensors.h"
 
 #include <ATen/ATen.h>
@@ -159,9 +159,9 @@ std::string to_string(const Mismatch& mismatch) {
     text += " at " + c10::str(c10::IntArrayRef(mismatch.first_index));
   }
   if (mismatch.max_absolute_error) {
-    text += "; largest error " + ui::format_number(*mismatch.max_absolute_error, 3) + " absolute";
+    text += "; largest error " + format_number(*mismatch.max_absolute_error, 3) + " absolute";
     if (mismatch.max_relative_error) {
-      text += ", " + ui::format_number(*mismatch.max_relative_error, 3) + " relative";
+      text += ", " + format_number(*mismatch.max_relative_error, 3) + " relative";
     }
   }
   return text;

@@ -1,6 +1,6 @@
 #include "tools/sconce/values/compare_tensors.h"
 
-#include "tools/sconce/ui/number_format.h"
+#include "report/number_format.h"
 #include "tools/sconce/values/spec_dtypes.h"
 
 #include <ATen/ATen.h>
@@ -68,7 +68,7 @@ std::optional<Mismatch> compare_elements(const at::Tensor& got, const at::Tensor
     first_expected = first_expected.select(0, i);
   }
   const auto text = [](const at::Tensor& scalar) {
-    return scalar.is_complex() ? c10::str(scalar.item()) : ui::format_number(scalar.item<double>(), 8);
+    return scalar.is_complex() ? c10::str(scalar.item()) : format_number(scalar.item<double>(), 8);
   };
   mismatch.what += ", the first is " + text(first_got) + " instead of " + text(first_expected);
 

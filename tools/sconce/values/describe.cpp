@@ -1,7 +1,7 @@
 #include "tools/sconce/values/describe.h"
 
-#include "tools/sconce/ui/nearest_name.h"
-#include "tools/sconce/ui/number_format.h"
+#include "base/nearest_name.h"
+#include "report/number_format.h"
 #include "tools/sconce/values/compare.h"
 #include "tools/sconce/values/value_walk.h"
 
@@ -52,13 +52,12 @@ std::optional<Statistics> statistics_of(const at::Tensor& tensor) {
 std::string element_text(const at::Tensor& element) {
   if (element.is_complex()) {
     const auto value = element.item<c10::complex<double>>();
-    return ui::format_number(value.real()) + (value.imag() < 0 ? "-" : "+") + ui::format_number(std::abs(value.imag())) +
-           "j";
+    return format_number(value.real()) + (value.imag() < 0 ? "-" : "+") + format_number(std::abs(value.imag())) + "j";
   }
   if (element.scalar_type() == c10::kBool) {
     return element.item<bool>() ? "true" : "false";
   }
-  return element.is_floating_point() ? ui::format_number(element.item<double>()) : std::to_string(element.item<int64_t>());
+  return element.is_floating_point() ? format_number(element.item<double>()) : std::to_string(element.item<int64_t>());
 }
 
 Json element_json(const at::Tensor& element) {
@@ -92,8 +91,8 @@ void describe_tensor(std::string& out, const at::Tensor& tensor, const std::stri
   const at::Tensor flat = readable(tensor).flatten();
   if (flat.numel() > kElementsShown) {
     if (const auto statistics = statistics_of(flat)) {
-      out += "  min " + ui::format_number(statistics->least) + "  max " + ui::format_number(statistics->largest) +
-             "  mean " + ui::format_number(statistics->mean);
+      out += "  min " + format_number(statistics->least) + "  max " + format_number(statistics->largest) + "  mean " +
+             format_number(statistics->mean);
       out += statistics->nans > 0 ? "  NaN " + std::to_string(statistics->nans) : "";
     }
     out += "\n" + indent + "  ";
@@ -147,7 +146,7 @@ void describe_value(std::string& out, const c10::IValue& value, const std::strin
     describe_tensor(out, value.toTensor(), indent + std::string(name.size(), ' '));
   } else if (value.isTuple() && !fields_of(value.toTupleRef()).empty()) {
     const std::vector<std::string> fields = fields_of(value.toTupleRef());
-    out += class_of(value.toTupleRef()) + "(" + ui::join(fields, "=..., ") + "=...)\n";
+    out += class_of(value.toTupleRef()) + "(" + join(fields, "=..., ") + "=...)\n";
     for (size_t i = 0; i < fields.size(); ++i) {
       describe_value(out, value.toTupleRef().elements()[i], "." + fields[i], indent + "  ", depth + 1);
     }
@@ -172,7 +171,7 @@ void describe_value(std::string& out, const c10::IValue& value, const std::strin
   } else if (value.isEnum()) {
     out += text_of(*value.toEnumHolder()) + "\n";
   } else {
-    out += value.isDouble() ? ui::format_number(value.toDouble(), 8) : c10::str(value);
+    out += value.isDouble() ? format_number(value.toDouble(), 8) : c10::str(value);
     out += "\n";
   }
 }
@@ -268,6 +267,15 @@ Json json_of(const c10::IValue& value, int depth) {
   return value.isString() ? value.toStringRef() : c10::str(value);
 }
 
+std::string layout_of(const at::Tensor& tensor) {
+  if (tensor.layout() != c10::kStrided) {
+    return c10::str(tensor.layout());
+  }
+  return tensor.is_contiguous()                                  ? "contiguous"
+         : tensor.is_contiguous(c10::MemoryFormat::ChannelsLast) ? "channels last"
+                                                                 : "strided";
+}
+
 }  // namespace
 
 std::string describe(const c10::IValue& value, const std::string& name) {
@@ -277,5 +285,23 @@ std::string describe(const c10::IValue& value, const std::string& name) {
 }
 
 Json to_json(const c10::IValue& value) { return json_of(value, 0); }
+
+std::string describe_argument(const c10::IValue& argument) {
+  if (!argument.isTensor() || !argument.toTensor().defined()) {
+    const bool is_number = argument.isInt() || argument.isDouble() || argument.isBool();
+    if (argument.isList() || argument.isTuple()) {
+      const size_t size = argument.isList() ? argument.toListRef().size() : argument.toTupleRef().size();
+      return std::string(argument.isList() ? "list" : "tuple") + " of " + std::to_string(size);
+    }
+    return is_number ? argument.type()->repr_str() + " " + c10::str(argument) : kind_of_value(argument);
+  }
+  const at::Tensor& tensor = argument.toTensor();
+  std::string sizes;
+  for (const int64_t size : tensor.sizes()) {
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  }
+  return dtype_name(tensor.scalar_type()) + " [" + sizes + "] " + layout_of(tensor) +
+         (tensor.device().is_cpu() ? "" : " on " + tensor.device().str()) + (tensor.requires_grad() ? " requires grad" : "");
+}
 
 }  // namespace sconce::cli

@@ -1,7 +1,7 @@
 // Describes results, as text for people and as JSON for programs.
 #pragma once
 
-#include "tools/sconce/report/json.h"
+#include "report/json.h"
 
 #include <ATen/core/ivalue.h>
 
@@ -22,5 +22,8 @@ std::string describe(const c10::IValue& value, const std::string& name = "out");
 
 // Returns the same as data. Tensors of up to 64 elements have all of them ("values", flat), larger ones the first ("first").
 Json to_json(const c10::IValue& value);
+
+// Returns "float32 [8, 16] contiguous", "int 3", "list of 4".
+std::string describe_argument(const c10::IValue& argument);
 
 }  // namespace sconce::cli

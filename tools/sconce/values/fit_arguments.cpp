@@ -1,7 +1,7 @@
 #include "tools/sconce/values/fit_arguments.h"
 
+#include "base/nearest_name.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
 #include "tools/sconce/values/compare.h"
 
 #include <ATen/core/enum_type.h>
@@ -88,7 +88,7 @@ std::string type_text(const c10::TypePtr& type) {
     for (const auto& [name, content] : enum_type->enumNamesValues()) {
       members.push_back('"' + name + '"');
     }
-    return enum_type->qualifiedClassName().name() + " (one of " + ui::join(members) + ")";
+    return enum_type->qualifiedClassName().name() + " (one of " + join(members) + ")";
   }
   return unmangled(type->repr_str());
 }

@@ -1,9 +1,9 @@
 #include "tools/sconce/values/spec.h"
 
 #include "base/exception_message.h"
+#include "base/nearest_name.h"
+#include "report/number_format.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/ui/nearest_name.h"
-#include "tools/sconce/ui/number_format.h"
 #include "tools/sconce/values/spec_dtypes.h"
 
 #include <ATen/ATen.h>
@@ -83,7 +83,7 @@ class SpecParser {
     if (const auto reason = why_no_spec_dtype(word)) {
       fail(*reason + "; make the tensor in Python and give it with --inputs FILE");
     }
-    fail("'" + std::string(word) + "' is neither a dtype nor a value" + ui::did_you_mean(word, names));
+    fail("'" + std::string(word) + "' is neither a dtype nor a value" + did_you_mean(word, names));
   }
 
   std::vector<c10::IValue> elements(char close) {
@@ -188,9 +188,9 @@ class SpecParser {
   static std::string reason_of(const std::string& message) {
     const std::string asked = "you tried to allocate ";
     const size_t bytes = message.find(asked);
-    return bytes == std::string::npos ? message
-                                      : "not enough memory: it needs " +
-                                            ui::format_bytes(std::strtod(message.c_str() + bytes + asked.size(), nullptr));
+    return bytes == std::string::npos
+               ? message
+               : "not enough memory: it needs " + format_bytes(std::strtod(message.c_str() + bytes + asked.size(), nullptr));
   }
 
   at::Tensor random(const SpecDtype& dtype, at::IntArrayRef sizes) {

@@ -1,6 +1,6 @@
 #include "tools/sconce/values/spec_dtypes.h"
 
-#include "tools/sconce/ui/number_format.h"
+#include "report/number_format.h"
 
 #include <algorithm>
 #include <array>
@@ -83,7 +83,7 @@ std::optional<std::string> why_no_value(const SpecDtype& dtype, const c10::Scala
     const double number = value.toDouble();
     return !std::isfinite(number) || std::abs(number) <= dtype.largest_real
                ? std::nullopt
-               : std::make_optional(name + " holds numbers up to " + ui::format_number(dtype.largest_real));
+               : std::make_optional(name + " holds numbers up to " + format_number(dtype.largest_real));
   }
   const bool is_whole = value.isIntegral(/*includeBool=*/true);
   const double number = value.toDouble();
