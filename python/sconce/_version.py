@@ -1,0 +1,2 @@
+__version__ = "0.1.0"
+LIBTORCH_VERSION = "2.11.0"
