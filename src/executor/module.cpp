@@ -1,5 +1,6 @@
 #include <sconce/module.h>
 
+#include "base/deep_copy.h"
 #include "base/exception_message.h"
 #include "base/outside_inference_mode.h"
 #include "base/paged_memory.h"
@@ -164,9 +165,10 @@ void Module::warm_up(const std::vector<std::vector<c10::IValue>>& calls, const s
     for (const std::vector<c10::IValue>& arguments : calls) {
       for (int part = 0; part < 2; ++part) {
         for (int call = 0; call < 3; ++call) {
+          DeepCopy copier;
           std::vector<c10::IValue> copies;
           for (const c10::IValue& argument : arguments) {
-            copies.push_back(copy_of(argument));
+            copies.push_back(copier.copy(argument));
           }
           scratch.run_method(method, std::move(copies));
         }
@@ -302,13 +304,17 @@ void Module::set_attr(const std::string& path, const c10::IValue& value) {
 void Module::load_state(const NamedTensors& state) {
   without_frames([&] {
     impl().expect_not_frozen("load_state()", "load it again, without Options::frozen");
-    impl().keep_weights_apart();
-    std::map<std::string, at::Tensor> own;
-    for (const NamedTensors& tensors : {named_parameters(), named_buffers()}) {
-      own.insert(tensors.begin(), tensors.end());
-    }
-    std::map<std::string, at::Tensor> given(state.begin(), state.end());
-    for (const auto& [name, tensor] : given) {
+    const auto named_tensors = [&] {
+      std::map<std::string, at::Tensor> named;
+      for (const NamedTensors& tensors : {named_parameters(), named_buffers()}) {
+        named.insert(tensors.begin(), tensors.end());
+      }
+      return named;
+    };
+    const std::map<std::string, at::Tensor> own = named_tensors();
+    std::map<std::string, at::Tensor> given;
+    for (const auto& [name, tensor] : state) {
+      TORCH_CHECK(given.emplace(name, tensor).second, "load_state: '", name, "' stands there twice");
       const auto found = own.find(name);
       TORCH_CHECK(found != own.end(), "load_state: the module has no parameter or buffer '", name, "'");
       TORCH_CHECK(found->second.sizes() == tensor.sizes(), "load_state: '", name, "' has sizes ", tensor.sizes(),
@@ -317,8 +323,9 @@ void Module::load_state(const NamedTensors& state) {
     for (const auto& [name, tensor] : own) {
       TORCH_CHECK(given.contains(name), "load_state: there is no '", name, "'");
     }
+    impl().keep_weights_apart();
     const c10::AutoGradMode no_grad(false);
-    for (auto& [name, tensor] : own) {
+    for (const auto& [name, tensor] : named_tensors()) {
       tensor.copy_(given.at(name));
     }
   });

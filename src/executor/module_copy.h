@@ -10,9 +10,6 @@ namespace sconce {
 // gradient where the originals do. Buffers and other tensors are always copied, with their strides.
 torch::jit::Module copy_of(const torch::jit::Module& module, bool shares_weights);
 
-// Returns a copy of a value: its tensors are leaves that require gradients where the originals do.
-c10::IValue copy_of(const c10::IValue& value);
-
 // Gives the module parameters of its own, also where lists and dicts hold them. What attributes share (tied weights) they
 // share again.
 void copy_parameters(torch::jit::Module& module);

@@ -102,6 +102,10 @@ TEST(Module, ClonesThatShareWeightsKeepThemApartFromTo) {
   loaded.load_state(state);
   EXPECT_TRUE(agree(loaded.attr("inner.w").toTensor().detach(), at::ones({4, 4})));
   EXPECT_TRUE(agree(base.attr("inner.w").toTensor(), before));
+  Module refused = base.clone(CloneOptions().share_weights(true));
+  EXPECT_THAT(message_of([&] { refused.load_state({{"inner.w", at::ones({4, 4})}}); }),
+              HasSubstr("load_state: there is no"));
+  EXPECT_TRUE(refused.attr("inner.w").toTensor().is_same(base.attr("inner.w").toTensor())) << "nothing has changed";
   Module eval = base.clone(CloneOptions().share_weights(true));
   eval.eval();
   EXPECT_TRUE(base.attr("training").toBool());
@@ -159,6 +163,8 @@ TEST(Module, HasNamedTensorsAndAttributes) {
   module.set_attr("inner.calls", 7);
   EXPECT_EQ(module.attr("inner.calls").toInt(), 7);
   EXPECT_THAT(message_of([&] { module.load_state({{"inner.w", at::ones({4, 4})}}); }), HasSubstr("there is no 'inner.h'"));
+  EXPECT_THAT(message_of([&] { module.load_state({{"scale", at::ones({1})}, {"scale", at::ones({1})}}); }),
+              HasSubstr("'scale' stands there twice"));
   EXPECT_THAT(message_of([&] { module.load_state({{"inner.v", at::ones({4, 4})}}); }), HasSubstr("no parameter or buffer"));
   EXPECT_THAT(message_of([&] { module.load_state({{"inner.w", at::ones({4})}}); }), HasSubstr("has sizes [4]"));
 }

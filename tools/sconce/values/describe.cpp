@@ -1,5 +1,6 @@
 #include "tools/sconce/values/describe.h"
 
+#include "base/deep_copy.h"
 #include "base/nearest_name.h"
 #include "report/number_format.h"
 #include "tools/sconce/values/compare.h"

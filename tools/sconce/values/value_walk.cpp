@@ -59,17 +59,6 @@ std::vector<NamedTensor> tensors_in(const c10::IValue& value, const std::string&
   return walk.take();
 }
 
-// LibTorch makes the type of a plain tuple when it is asked, and raises where it asks an undefined tensor for its strides. A
-// NamedTuple has its type from the beginning.
-c10::TupleTypePtr named_type(const c10::ivalue::Tuple& tuple) {
-  try {
-    const c10::TupleTypePtr type = tuple.type();
-    return type->schema() != nullptr ? type : nullptr;
-  } catch (const c10::Error&) {
-    return nullptr;
-  }
-}
-
 std::vector<std::string> sharing_of(const std::vector<NamedTensor>& before, const std::vector<NamedTensor>& values) {
   std::unordered_map<const c10::StorageImpl*, std::string> owners;
   const auto storage_of = [](const NamedTensor& named) {

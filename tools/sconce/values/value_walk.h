@@ -20,9 +20,6 @@ enum class Objects { kEnter, kSkip };
 // Returns the defined tensors inside the value, depth first. `path` names the value itself. Enters each object once.
 std::vector<NamedTensor> tensors_in(const c10::IValue& value, const std::string& path, Objects objects);
 
-// Returns the type of a NamedTuple, which has a schema; null for a plain tuple.
-c10::TupleTypePtr named_type(const c10::ivalue::Tuple& tuple);
-
 // Describes which tensors share memory. For each tensor of `values` that shares its storage with an earlier one (`before`
 // first, then `values` in their order), says "out[1] shares memory with inputs[0]", naming the first such tensor only.
 std::vector<std::string> sharing_of(const std::vector<NamedTensor>& before, const std::vector<NamedTensor>& values);
