@@ -1,11 +1,10 @@
-// Acceleration in place: calls of a torch::jit::Module run on sconce, whoever makes them. In libsconce_ops, which any
-// process that has LibTorch may load; it registers the same functions as operators (`torch.ops.sconce.accelerate`).
+// Acceleration in place: sconce runs the calls of a torch::jit::Module, whatever program makes them. libsconce_ops has these
+// functions, and registers them as operators (`torch.ops.sconce.accelerate`). Any process with LibTorch may load it.
 #pragma once
 
 #include <sconce/explanation.h>
 #include <sconce/options.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -1,8 +1,10 @@
 """Acceleration in place: calls of a scripted module or function run on sconce, whoever makes them."""
+import contextlib
 import copy
 import functools
 import json
 import warnings
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import torch
@@ -20,10 +22,16 @@ def _any_module() -> torch.jit.ScriptModule:
     return module
 
 
-def scripted(model: Any) -> Any:
-    """torch.jit.script without PyTorch's advice to use something else."""
+@contextlib.contextmanager
+def no_advice() -> Iterator[None]:
+    """Silences PyTorch's advice to use something other than torch.jit."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
+        yield
+
+
+def scripted(model: Any) -> Any:
+    with no_advice():
         return torch.jit.script(model)
 
 
@@ -79,8 +87,7 @@ def is_accelerated(model: Any) -> bool:
 
 def load(path: Any, map_location: Any = None, **options: Any) -> torch.jit.ScriptModule:
     """Loads what `torch.jit.save` wrote, and accelerates it. path: a path or a file object, as for torch.jit.load."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
+    with no_advice():
         model = torch.jit.load(path, map_location)
     return accelerate(model, **options)
 

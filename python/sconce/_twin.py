@@ -1,22 +1,25 @@
 """A copy of a model that LibTorch runs, to compare with."""
 import copy
 import io
-import warnings
 from typing import Any
 
 import torch
 
-from ._accelerate import expect_scripted, scripted
+from ._accelerate import expect_scripted, no_advice, scripted
+
+
+def _reloaded(model: Any) -> torch.jit.ScriptModule:
+    """Saves and loads a scripted module or function. The result has functions of its own."""
+    buffer = io.BytesIO()
+    with no_advice():
+        torch.jit.save(model, buffer)
+        buffer.seek(0)
+        return torch.jit.load(buffer)
 
 
 def twin_of(model: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
-    """Returns a copy with functions of its own."""
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
-        torch.jit.save(model, buffer)
-        buffer.seek(0)
-        twin = torch.jit.load(buffer)
+    """Returns a copy that LibTorch runs, whatever runs the model."""
+    twin = _reloaded(model)
     if hasattr(model, "training"):
         twin.train(model.training)
     return twin
@@ -29,12 +32,7 @@ def scripted_module(model: Any, action: str) -> torch.jit.ScriptModule:
     if isinstance(model, torch.nn.Module):
         return scripted(model)
     expect_scripted(model, action)
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
-        torch.jit.save(model, buffer)
-        buffer.seek(0)
-        return torch.jit.load(buffer)
+    return _reloaded(model)
 
 
 def copies_of(arguments: Any) -> Any:

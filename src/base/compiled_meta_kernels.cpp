@@ -55,7 +55,7 @@ CompiledMetaKernels::~CompiledMetaKernels() { is_active_here = was_active_; }
 
 bool CompiledMetaKernels::is_active() { return is_active_here; }
 
-// Kernels of C++ can be called with arguments of C++, those of Python cannot. The newest is the first in the list.
+// A compiled kernel can be called unboxed. A kernel of Python's is boxed only. The newest kernel is first in the list.
 void CompiledMetaKernels::run(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit::Stack& stack) {
   const DispatchKeySet rest = keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, DispatchKey::Fake);
   const auto& all = entry_of(op).*member(KernelsOfEntry());

@@ -25,7 +25,7 @@ namespace sconce {
 // modules of one class may share it.
 class GraphExecutor::Impl final : public Program {
  public:
-  // Whether calls with gradients may be recorded: those of methods, whose first argument is the module.
+  // The first argument of a method is its module. Calls of methods with gradients may be recorded.
   enum class Kind { kMethod, kGraph };
   Impl(CompiledMethod compiled, std::string name, const Options& options, std::shared_ptr<CalleeTable> callees, Kind kind);
   // Compiles a graph whose calls are not inlined.

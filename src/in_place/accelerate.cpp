@@ -7,7 +7,6 @@
 
 #include <torch/csrc/jit/api/module.h>
 
-#include <algorithm>
 #include <mutex>
 #include <unordered_set>
 
@@ -42,7 +41,7 @@ void expect_fitting(const Options& options) {
   TORCH_CHECK(!options.device(), "accelerate: move the module to the device by its own `to`");
 }
 
-// Calls `visit` for the module's class and for those of its submodules, each once.
+// Visits the class of the module and the class of each submodule once.
 template <class Visit>
 void for_each_class(const torch::jit::Module& module, const Visit& visit) {
   std::unordered_set<const c10::ClassType*> seen;

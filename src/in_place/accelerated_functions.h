@@ -19,7 +19,7 @@ class AcceleratedFunctions {
   // Drops what is kept for calls of modules that were destroyed although their classes were not.
   void forget_destroyed();
 
-  // Python keeps the code of all classes that it has scripted until the process ends: that of `module` is some of it.
+  // Notes code that is never destroyed. Python keeps the code of every class that it scripts. `module` has such a class.
   void note_immortal_code_of(c10::ivalue::Object& module);
   bool is_immortal(const torch::jit::GraphFunction& function);
 

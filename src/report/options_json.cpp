@@ -14,7 +14,6 @@
 namespace sconce {
 namespace {
 
-constexpr uint64_t kMaxThreads = 1024;  // inside one operator
 constexpr std::string_view kDisabledPassesKey = "disabled_passes";
 
 // The kinds of values, with what a message says of each.
@@ -32,7 +31,7 @@ constexpr ValueKind kPositive = {"a whole number above 0", [](const nlohmann::js
                                    return value.is_number_unsigned() && value.get<size_t>() > 0;
                                  }};
 constexpr ValueKind kThreads = {"a whole number", [](const nlohmann::json& value) {
-                                  return value.is_number_unsigned() && value.get<uint64_t>() <= kMaxThreads;
+                                  return value.is_number_unsigned() && value.get<uint64_t>() <= uint64_t{kMaxThreads};
                                 }};
 constexpr ValueKind kDeviceName = {"a text such as \"cpu\"", [](const nlohmann::json& value) { return value.is_string(); }};
 constexpr ValueKind kFolder = {"the path of a folder", [](const nlohmann::json& value) { return value.is_string(); }};

@@ -10,6 +10,8 @@
 
 namespace sconce {
 
+constexpr int kMaxThreads = 1024;  // inside one operator
+
 // Returns the fields of a JSON object. Throws c10::Error with "1:12: not valid JSON: …" if the text is none, and if a key
 // stands there twice.
 nlohmann::json parse_options(const std::string& text);

@@ -15,7 +15,6 @@ namespace sconce::cli {
 // Runs a command after its options are parsed, and returns the exit code.
 using Action = std::function<int()>;
 
-constexpr int kMaxThreads = 1024;  // inside one operator
 
 struct CommonOptions {
   bool json = false;
