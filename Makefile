@@ -13,7 +13,7 @@ PART := 0/6
 BUILD = tools/pulse.sh build cmake --build --preset release --parallel $(JOBS)
 CTEST = tools/pulse.sh tests ctest --test-dir $(RELEASE) --output-on-failure
 
-.PHONY: help run test soak smoke quick setup build models bench peers large corpus $(SANITIZERS) fuzz format tidy clean
+.PHONY: help run test soak smoke quick setup build archive models bench peers large corpus $(SANITIZERS) fuzz format tidy clean
 
 help: ## show this list
 	@sed -nE 's/^([a-z ]+):.*## (.*)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -48,6 +48,11 @@ setup: ## install what is missing: system packages, those of the tests too, LibT
 build: setup ## the release build, with tests and benchmarks
 	cmake --preset release -DSCONCE_TESTS=ON -DSCONCE_BENCHMARKS=ON
 	$(BUILD)
+
+archive: setup ## the release build as an archive that can be unpacked anywhere (docs/deploying.md)
+	cmake --preset release
+	$(BUILD)
+	cpack --config $(RELEASE)/CPackConfig.cmake -B $(RELEASE)
 
 models: setup ## script the models of the tests into build/models
 	tools/pulse.sh models $(PYTHON) tests/models/write_models.py build/models

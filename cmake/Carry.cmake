@@ -21,7 +21,7 @@ function(sconce_lay_out_carry)
   carry(gpu_test tests)
   # Libraries of this system that the other machine may lack, under the names that the linker looks for. Not LLVM, which is
   # larger than all that may be carried: kernels of a GPU do without.
-  foreach(library TBB::tbb fmt::fmt spdlog::spdlog)
+  foreach(library TBB::tbb)
     if(TARGET ${library})
       list(APPEND commands
         COMMAND "${CMAKE_STRIP}" -o "${SCONCE_CARRY_DIR}/lib/$<TARGET_SONAME_FILE_NAME:${library}>" "$<TARGET_FILE:${library}>")

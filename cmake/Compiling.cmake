@@ -100,6 +100,10 @@ if(SCONCE_CCACHE AND SCONCE_CCACHE_PROGRAM)
 endif()
 # Messages and assertions name src/ir/graph.cpp, wherever the tree lies.
 target_compile_options(SconceFlags INTERFACE "-fmacro-prefix-map=${_source_prefix}/=")
+# LibTorch's assertions in its headers name them as they are included.
+file(RELATIVE_PATH _libtorch_include "${CMAKE_BINARY_DIR}" "${SCONCE_LIBTORCH}/include")
+target_compile_options(SconceFlags INTERFACE
+  "-fmacro-prefix-map=${SCONCE_LIBTORCH}/include/=" "-fmacro-prefix-map=${_libtorch_include}/=")
 if(SCONCE_UNITY)  # CMake's unity sources include absolute paths
   target_compile_options(SconceFlags INTERFACE "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
 endif()

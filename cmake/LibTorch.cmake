@@ -5,43 +5,51 @@
 # but no nvcc), and its architecture probe fails under CMake 3.25.
 #
 # Where LibTorch is, first hit wins: the CMake variable SCONCE_LIBTORCH_DIR, the environment
-# variable of that name, `SCONCE_LIBTORCH_DEFAULT` (set by the including file; may be a glob).
+# variable of that name, the LibTorch that find_package(Torch) has found, `SCONCE_LIBTORCH_DEFAULT`
+# (set by the including file; may be a glob).
 #
 # Sets SCONCE_LIBTORCH (the folder) and SCONCE_LIBTORCH_RUNTIME_DIRS (for RPATHs, and so for the
-# libraries that sconce opens at run time).
+# libraries that sconce opens at run time). Where there is none, or another version, sets
+# SCONCE_LIBTORCH_ERROR alone, to one line.
 include_guard(GLOBAL)
 
-set(SCONCE_LIBTORCH_VERSION 2.11.0)
+# sconce uses interfaces of LibTorch that change from version to version: no range is accepted. See
+# docs/libtorch_versions.md before you set another one.
+if(NOT DEFINED SCONCE_LIBTORCH_VERSION)
+  set(SCONCE_LIBTORCH_VERSION 2.11.0)
+endif()
 set(SCONCE_LIBTORCH_DIR "" CACHE PATH "LibTorch ${SCONCE_LIBTORCH_VERSION}: the folder with include/ and lib/")
 
 if(SCONCE_LIBTORCH_DIR)
   set(SCONCE_LIBTORCH "${SCONCE_LIBTORCH_DIR}")
 elseif(NOT "$ENV{SCONCE_LIBTORCH_DIR}" STREQUAL "")
   set(SCONCE_LIBTORCH "$ENV{SCONCE_LIBTORCH_DIR}")
+elseif(TORCH_INSTALL_PREFIX)
+  set(SCONCE_LIBTORCH "${TORCH_INSTALL_PREFIX}")
 else()
   file(GLOB _found "${SCONCE_LIBTORCH_DEFAULT}")
   list(POP_FRONT _found SCONCE_LIBTORCH)
 endif()
 
-set(_remedy "Run tools/setup.sh to get the wheel into build/venv, or point to a LibTorch "
-            "${SCONCE_LIBTORCH_VERSION} of yours with -DSCONCE_LIBTORCH_DIR=DIR (or the environment "
-            "variable): the folder that holds include/ and lib/; in a Python installation it is "
-            "site-packages/torch.")
-string(CONCAT _remedy ${_remedy})
-
-set(_version_header "${SCONCE_LIBTORCH}/include/torch/headeronly/version.h")
+set(_version "an unknown version")
+foreach(_header headeronly/version.h csrc/api/include/torch/version.h)  # the second one: before 2.9
+  if(EXISTS "${SCONCE_LIBTORCH}/include/torch/${_header}")
+    file(STRINGS "${SCONCE_LIBTORCH}/include/torch/${_header}" _lines REGEX [["[0-9.]+"]])
+    if(_lines MATCHES [["([0-9.]+)"]])
+      set(_version "${CMAKE_MATCH_1}")
+      break()
+    endif()
+  endif()
+endforeach()
 if(NOT SCONCE_LIBTORCH OR NOT EXISTS "${SCONCE_LIBTORCH}/lib/libtorch_cpu.so")
-  message(FATAL_ERROR "No LibTorch found in '${SCONCE_LIBTORCH}'. ${_remedy}")
+  set(SCONCE_LIBTORCH_ERROR "No LibTorch found in '${SCONCE_LIBTORCH}'")
+elseif(NOT _version STREQUAL SCONCE_LIBTORCH_VERSION)
+  set(SCONCE_LIBTORCH_ERROR "LibTorch in '${SCONCE_LIBTORCH}' has ${_version}; sconce needs exactly ${SCONCE_LIBTORCH_VERSION}")
 endif()
-set(_version "unknown")
-if(EXISTS "${_version_header}")
-  file(STRINGS "${_version_header}" _version REGEX [["[0-9.]+"]])
-  string(REGEX REPLACE [[.*"([0-9.]+)".*]] [[\1]] _version "${_version}")
-endif()
-# sconce uses interfaces of LibTorch that change from version to version: no range is accepted.
-if(NOT _version STREQUAL SCONCE_LIBTORCH_VERSION)
-  message(FATAL_ERROR "LibTorch in '${SCONCE_LIBTORCH}' has version ${_version}; sconce needs exactly "
-                      "${SCONCE_LIBTORCH_VERSION}. ${_remedy}")
+if(SCONCE_LIBTORCH_ERROR)
+  string(APPEND SCONCE_LIBTORCH_ERROR ". Set -DSCONCE_LIBTORCH_DIR=DIR, or the environment variable, to the folder of LibTorch "
+         "${SCONCE_LIBTORCH_VERSION} that holds include/ and lib/; in a Python installation it is site-packages/torch.")
+  return()
 endif()
 message(STATUS "LibTorch ${_version}: ${SCONCE_LIBTORCH}")
 

@@ -14,8 +14,8 @@ target_compile_options(Llvm INTERFACE ${_definitions} $<$<NOT:$<BOOL:${LLVM_ENAB
 # opens a dozen libraries. They need zlib and zstd alone.
 option(SCONCE_LLVM_STATIC "Link LLVM into libsconce_llvm, if its archives are there" ON)
 set(_archives "")
-find_library(_zlib NAMES z libz.so.1)
-find_library(_zstd NAMES zstd libzstd.so.1)
+find_library(_zlib NAMES libz.a z libz.so.1)
+find_library(_zstd NAMES libzstd.a zstd libzstd.so.1)
 mark_as_advanced(_zlib _zstd)
 if(SCONCE_LLVM_STATIC AND _zlib AND _zstd)
   execute_process(

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 readonly wheels=(torch==2.11.0 torchvision==0.26.0)
 readonly packages=(
   g++ make cmake ninja-build ccache mold git pkg-config ca-certificates python3 python3-venv
-  llvm-19-dev libtbb-dev libdeflate-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev graphviz "$@")
+  llvm-19-dev zlib1g-dev libzstd-dev libtbb-dev libdeflate-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev graphviz "$@")
 
 say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }

@@ -1,6 +1,8 @@
-"""A plain training loop: the optimizer, the loss and the data loader are PyTorch's, the model runs on sconce.
+"""A training loop: the optimizer, the loss and the data loader are PyTorch's, the model runs on sconce.
 
-    python train.py [--epochs 3] [--plain]
+    python train.py [--epochs 3]            # a plain loop over an accelerated model
+    python train.py --step                  # the whole step as one plan
+    python train.py --plain                 # LibTorch's executor, to compare
 """
 import argparse
 import time
@@ -29,6 +31,7 @@ def spirals(count: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--epochs", type=int, default=3)
+parser.add_argument("--step", action="store_true", help="forward, loss, backward and update in one call")
 parser.add_argument("--plain", action="store_true", help="on LibTorch's executor, to compare")
 options = parser.parse_args()
 
@@ -37,15 +40,20 @@ model = torch.jit.script(Net())
 if not options.plain:
     sconce.accelerate(model)
 data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*spirals(6000)), batch_size=64, shuffle=True)
+loss_of = torch.nn.CrossEntropyLoss()
 optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+step = sconce.TrainStep(model, loss_of, optimizer) if options.step else None
 begin = time.perf_counter()
 for epoch in range(options.epochs):
     total = 0.0
     for points, arm in data:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(points), arm)
-        loss.backward()
-        optimizer.step()
+        if step is not None:
+            loss = step(points, arm)
+        else:
+            optimizer.zero_grad()
+            loss = loss_of(model(points), arm)
+            loss.backward()
+            optimizer.step()
         total += loss.item()
     print(f"epoch {epoch + 1}: loss {total / len(data):.4f}")
 points, arm = spirals(2000)

@@ -28,6 +28,15 @@ void accelerate_in_place(const torch::jit::Module& module, const Options& option
 // The same for a scripted or traced function.
 void accelerate_in_place(torch::jit::Function& function, const Options& options = {});
 
+// Accelerates each module in its first call from now on: also those that a library in the process loads, clones or freezes
+// and hands to nobody. A first call by C++ code (torch::jit::Module::forward, Method::operator()) runs on sconce already;
+// one by Python does not, and no other thread may call that module meanwhile. Options that do not fit throw as above.
+// `libsconce_ops` does it when it is loaded, if the environment variable SCONCE_ACCELERATE is set: to 1, or to options as
+// JSON.
+void accelerate_all(const Options& options = {});
+// Accelerates no further modules. Returns whether there was something to end.
+bool stop_accelerating_all();
+
 // Lets LibTorch run the methods again. Returns whether any was accelerated.
 bool restore(const torch::jit::Module& module);
 bool restore(torch::jit::Function& function);

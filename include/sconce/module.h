@@ -81,6 +81,9 @@ class Module {
   // kinds find it. The calls are for a clone and for copies of the arguments; the CPU's random generator is kept. With
   // gradients if grad mode is on. Throws what the model throws.
   void warm_up(const std::vector<std::vector<c10::IValue>>& calls, const std::string& method = "forward") const;
+  // Returns what `method(name).explain().counters` has, but for refusals of what the method calls: quick enough for each
+  // request of a server.
+  Counters counters(const std::string& method) const;
   // Waits until the background thread has no compile of any method left.
   void wait_for_compiles() const;
 

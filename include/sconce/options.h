@@ -20,7 +20,7 @@ enum class CompileMode { kBackground, kBlocking, kNever };
 
 class Options {
  public:
-  // Reads {"exact": true, "compile": "never"}: the names of the setters below, and `disabled_passes`. An empty text has no
+  // Reads {"exact": true, "compile": "never"}: setters, `pass_plugins` (paths), `disabled_passes`. An empty text has no
   // field. Throws c10::Error with one line that names the field, or the line and the column.
   static Options from_json(const std::string& text);
 

@@ -9,10 +9,12 @@
 #include <sconce/compiled_backward.h>
 #include <sconce/explanation.h>
 #include <sconce/graph_executor.h>
+#include <sconce/log.h>
 #include <sconce/module.h>
 #include <sconce/options.h>
 #include <sconce/pass_pipeline.h>
 #include <sconce/script_error.h>
+#include <sconce/status.h>
 #include <sconce/step_trace.h>
 #include <sconce/trace.h>
 #include <sconce/train_step.h>

@@ -15,7 +15,7 @@ Scripted = TypeVar("Scripted", bound="torch.jit.ScriptModule | torch.jit.ScriptF
 
 
 @functools.cache
-def _any_module() -> torch.jit.ScriptModule:
+def any_module() -> torch.jit.ScriptModule:
     """Leads to the code that Python has scripted, which it keeps until the process ends: operators cannot be given functions."""
     module = scripted(torch.nn.Identity())
     ops.note_immortal_code(module._c)
@@ -50,7 +50,7 @@ def call(operator: str, model: Any, *arguments: Any) -> Any:
     """Calls an operator on a scripted module or function."""
     expect_scripted(model, operator)
     if is_function(model):
-        return getattr(ops, operator + "_function")(_any_module()._c, model.qualified_name, *arguments)
+        return getattr(ops, operator + "_function")(any_module()._c, model.qualified_name, *arguments)
     # LibTorch leaks a reference to a ScriptModule that an operator takes, and none to the object in it.
     return getattr(ops, operator)(model._c, *arguments)
 
@@ -69,14 +69,29 @@ def accelerate(model: Any, **options: Any) -> Any:
     """
     if isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
         model = scripted(model)
-    _any_module()
+    any_module()
     call("accelerate", model, json.dumps(options) if options else "")
     return model
 
 
+def accelerate_all(**options: Any) -> None:
+    """Accelerates each module in its first call from now on, whoever makes it: for libraries that run a copy of a model that
+    they were given. `stop_accelerating_all` ends it."""
+    ops.accelerate_all(json.dumps(options) if options else "")
+
+
+def stop_accelerating_all() -> bool:
+    """Accelerates no further modules. Returns whether there was something to end."""
+    return ops.stop_accelerating_all()
+
+
 def restore(model: Scripted) -> Scripted:
-    """Makes LibTorch run the model again, and all models of its class. Returns the model."""
-    call("restore", model)
+    """Makes LibTorch run the model again, and all models of its class; for an optimizer, undoes `capture`. Returns it."""
+    if isinstance(model, torch.optim.Optimizer):
+        from ._training import release
+        release(model)
+    else:
+        call("restore", model)
     return model
 
 

@@ -3,8 +3,11 @@ import html
 import json
 from typing import Any
 
+import torch
+
 from ._accelerate import call
 from ._library import ops
+from ._training import captured_step_of
 
 
 class Explanation:
@@ -44,12 +47,31 @@ class Explanation:
                 f"<details><summary>everything</summary><pre>{html.escape(self._text)}</pre></details>")
 
 
-def explain(model: Any) -> Explanation:
-    """Explains an accelerated model: its plans, what runs by kernels, what was refused. RuntimeError if it is not one."""
+def explain(model: Any) -> Any:
+    """Explains an accelerated model: its plans, what runs by kernels, what was refused. RuntimeError if it is not one.
+
+    Of an optimizer that was captured, returns a dict: `steps`, `captured_steps`, and the `reasons` of the others.
+    """
+    if isinstance(model, torch.optim.Optimizer):
+        captured = captured_step_of(model)
+        if captured is None:
+            raise RuntimeError("sconce: the optimizer is not captured; sconce.capture(optimizer) does it")
+        return captured.explain()
     return Explanation(call("explain", model, False), json.loads(call("explain", model, True)))
 
 
 def status() -> dict:
-    """What runs on sconce in this process: `accelerated`, a list of methods and functions that were called, each with
-    `function` (its qualified name), `calls` and `refusal` (why LibTorch runs it; empty if it does not)."""
+    """What sconce does in this process. Reading it does not disturb calls.
+
+    `methods` sums what all methods of one name did, also those of models that are gone: `calls` are their `invocations`.
+    `packed_bytes`, `arena_bytes`: memory that sconce holds. `compiles_waiting`: for the thread that compiles. `accelerated`:
+    the methods and functions that were called since they were accelerated, each with `function` (its qualified name),
+    `calls` and `refusal` (why LibTorch runs it; empty if it does not).
+    """
     return json.loads(ops.status())
+
+
+def capabilities() -> dict:
+    """Versions, the processor, and why there are no compiled kernels (`why_no_kernels`) or no GPU (`why_no_cuda`): None where
+    there are."""
+    return json.loads(ops.capabilities())

@@ -135,6 +135,11 @@ void CompileQueue::run_and_wait(const std::function<void()>& job) {
   }
 }
 
+size_t CompileQueue::compiles_waiting() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return waiting_.size() + (is_running_ ? 1 : 0);
+}
+
 std::string CompileQueue::why_no_thread() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return why_no_thread_;

@@ -36,6 +36,8 @@ class CompileQueue {
   void run_and_wait(const std::function<void()>& job);
   // Returns why no thread could be started, as under a limit of processes; empty if it could.
   std::string why_no_thread() const;
+  // Returns how many compiles are not done, the one that runs included; jobs of `submit_last` do not count while they wait.
+  size_t compiles_waiting() const;
   // Waits for all jobs, those of `submit_last` too. Not for jobs: they would wait for themselves.
   void wait_until_idle();
 

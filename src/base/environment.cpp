@@ -34,6 +34,9 @@ const Environment& environment() {
       read.dump = dump;
     }
     read.kernel_cache = kernel_cache();
+    if (is_set("SCONCE_ACCELERATE")) {
+      read.accelerate = std::getenv("SCONCE_ACCELERATE");
+    }
     if (const char* nvrtc = std::getenv("SCONCE_NVRTC")) {
       read.nvrtc = nvrtc;
     }

@@ -14,6 +14,8 @@ struct Environment {
   // SCONCE_KERNEL_CACHE: the directory that keeps compiled kernels of CPUs and GPUs, instead of ~/.cache/sconce/kernels;
   // "off": none
   std::string kernel_cache;
+  // SCONCE_ACCELERATE=1, or options as JSON: libsconce_ops accelerates every module in its first call
+  std::string accelerate;
   std::string nvrtc;  // SCONCE_NVRTC: the libnvrtc to compile CUDA kernels with, instead of the one beside LibTorch
 };
 

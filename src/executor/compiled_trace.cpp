@@ -1,5 +1,6 @@
 #include "executor/compiled_trace.h"
 
+#include "base/assert.h"
 #include "base/compile_queue.h"
 #include "base/exception_message.h"
 #include "ir/dump.h"
@@ -48,7 +49,7 @@ CompiledTrace::~CompiledTrace() = default;
 
 void CompiledTrace::run(torch::jit::Stack& stack) {
   const Plan* plan = plan_.load(std::memory_order_acquire);
-  TORCH_INTERNAL_ASSERT(plan != nullptr, name_, " has no plan");
+  SCONCE_ASSERT(plan != nullptr, name_, " has no plan");
   const at::NoGradGuard no_grad;
   runs_.add();
   run_plan(*plan, stack, AutogradUse::kNone);

@@ -4,6 +4,7 @@
 #include "executor/argument_spec/argument_spec.h"
 #include "executor/callee_table.h"
 #include "executor/compile.h"
+#include "executor/live_programs.h"
 #include "executor/plan_cache/plan_cache.h"
 #include "executor/plan_cache/striped_counter.h"
 #include "executor/recorded_calls/recorded_call_cache.h"
@@ -40,6 +41,10 @@ class GraphExecutor::Impl final : public Program {
   const std::string& name() const { return name_; }
   const Graph& graph() const { return *graph_; }
   uint64_t calls() const { return invocations_.value(); }  // since the last `clear_cache`
+  // What `explain` counts, without the refusals of callees. Takes a lock to count those of plans.
+  Counters counters() const;
+  // Lists the program in `status()`. Called once.
+  void list_as(std::string name) { entry_.emplace(std::move(name), *this); }
   // `self`: the module whose weights the explanation counts; null for a graph without one.
   Explanation explain(const c10::IValue* self = nullptr) const;
   void clear_cache();
@@ -108,6 +113,7 @@ class GraphExecutor::Impl final : public Program {
   StripedCounter hits_;
   StripedCounter misses_;
   StripedCounter evictions_;
+  std::optional<LivePrograms::Entry> entry_;  // reads the counters when it is destroyed
 };
 
 }  // namespace sconce

@@ -376,16 +376,26 @@ Explanation GraphExecutor::Impl::explain(const c10::IValue* self) const {
     const CallInParts* parts = split_;
     explanation.recorded = parts != nullptr ? parts->rest->explain().recorded : recorded_->explain();
   }
-  explanation.counters.invocations = invocations_.value();
-  explanation.counters.cache_hits = hits_.value();
-  explanation.counters.cache_misses = misses_.value();
-  explanation.counters.evictions = evictions_.value();
-  explanation.counters.compiles = (profiled_ ? 2 : 1) + source_->compiles.value();
+  explanation.counters = counters();
   explanation.counters.refusals = explanation.refusals.size();
   if (profiled_) {
     explanation.profile = profiled_->profile->explain();
   }
   return explanation;
+}
+
+Counters GraphExecutor::Impl::counters() const {
+  std::vector<RefusalExplanation> refusals = refusals_;
+  {
+    const PlanCache<SpecEntry>::Guard guard(cache_);
+    cache_.for_each(guard, [&](SpecWords /*words*/, const SpecEntry& entry) { entry->add_refusals(refusals); });
+  }
+  return {.invocations = invocations_.value(),
+          .cache_hits = hits_.value(),
+          .cache_misses = misses_.value(),
+          .compiles = (profiled_ ? 2 : 1) + source_->compiles.value(),
+          .refusals = refusals.size(),
+          .evictions = evictions_.value()};
 }
 
 void GraphExecutor::Impl::wait_for_compiles() const {
@@ -403,6 +413,9 @@ void GraphExecutor::Impl::wait_for_compiles() const {
 }
 
 void GraphExecutor::Impl::clear_cache() {
+  if (entry_) {
+    entry_->keep_counters();
+  }
   if (owned_callees_ != nullptr) {
     callees_.clear_caches();
   }

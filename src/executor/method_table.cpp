@@ -1,6 +1,7 @@
 #include "executor/method_table.h"
 
 #include "base/assert.h"
+#include "base/libtorch_version.h"
 #include "executor/compile.h"
 #include "ir/dump.h"
 
@@ -18,6 +19,9 @@ std::vector<bool> arguments_for_tensors(const c10::FunctionSchema& schema) {
   }
   return takes_tensor;
 }
+
+// Returns "Net" for "__torch__.models.___torch_mangle_3.Net".
+std::string name_of_class(const c10::ClassType& type) { return type.name() ? type.name()->name() : "module"; }
 
 std::string names_of_methods(const c10::ClassType& type) {
   std::string names;
@@ -68,11 +72,16 @@ void MethodTable::Method::check(std::vector<c10::IValue>& arguments, const Kwarg
 }
 
 std::shared_ptr<GraphExecutor::Impl> MethodTable::program_of(torch::jit::Function& function, const Options& options) {
-  return compile(function, function.name(), options, CalleeTable::make(options), nullptr, GraphExecutor::Impl::Kind::kGraph);
+  auto program =
+      compile(function, function.name(), options, CalleeTable::make(options), nullptr, GraphExecutor::Impl::Kind::kGraph);
+  program->list_as(function.name());
+  return program;
 }
 
 MethodTable::MethodTable(const c10::IValue& module, const Options& options, FunctionTable::OwnCode own_code)
-    : options_(options), callees_(CalleeTable::make(options, module, own_code)) {}
+    : options_(options), callees_(CalleeTable::make(options, module, own_code)) {
+  expect_libtorch_of_build();
+}
 
 const MethodTable::Method& MethodTable::method(const std::string& name, const c10::IValue& module) {
   if (const Method* made = find(name)) {
@@ -119,6 +128,7 @@ std::unique_ptr<MethodTable::Method> MethodTable::make_method(const std::string&
   TORCH_CHECK(function != nullptr, "the module has no method '", name, "'; it has: ", names_of_methods(type));
   auto program = compile(*function, name, options_, callees_, options_.frozen() ? &find_constants(module) : nullptr,
                          GraphExecutor::Impl::Kind::kMethod);
+  program->list_as(name_of_class(type) + "." + name);
   const c10::FunctionSchema& schema = function->getSchema();
   return std::unique_ptr<Method>(new Method{name, schema, std::move(program), first_.load(), arguments_for_tensors(schema)});
 }

@@ -179,6 +179,10 @@ void Module::warm_up(const std::vector<std::vector<c10::IValue>>& calls, const s
   });
 }
 
+Counters Module::counters(const std::string& method) const {
+  return without_frames([&] { return impl().method(method).program->counters(); });
+}
+
 void Module::wait_for_compiles() const { impl().methods_->wait_for_compiles(); }
 
 Module Module::clone(const CloneOptions& options) const {

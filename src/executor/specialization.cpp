@@ -2,6 +2,7 @@
 
 #include "base/compile_queue.h"
 #include "base/exception_message.h"
+#include "base/log.h"
 #include "executor/argument_spec/facts_of_spec.h"
 #include "executor/argument_spec/fields.h"
 #include "ir/dump.h"
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
 #include <tuple>
 #include <utility>
 
@@ -100,6 +102,10 @@ void compile_into(SpecializationSource& source, const SpecializationRequest& req
   }
   dump(DumpPoint::kPlan, source.name, [&] { return compiled->plan->text(); });
   source.compiles.add();
+  if (is_logged(LogLevel::kInfo)) {
+    log(LogLevel::kInfo,
+        c10::str("compiled ", source.name, " for ", describe_spec(request.words), " in ", compiled->seconds * 1e3, " ms"));
+  }
   target.publish(std::unique_ptr<const CountedPlan>(new CountedPlan{Tier::kRanks,
                                                                     std::move(compiled->plan),
                                                                     compiled->seconds,
@@ -152,8 +158,12 @@ void compile_later(const std::shared_ptr<SpecializationSource>& source, Speciali
       target->release();
       return;
     }
-    TORCH_WARN_ONCE("sconce: no thread can be started that compiles (", why_no_thread,
-                    "): calls run without specialized plans. Options::compile(CompileMode::kBlocking) needs no thread.");
+    static std::once_flag is_logged;
+    std::call_once(is_logged, [&] {
+      log(LogLevel::kWarning, "no thread can be started that compiles (" + why_no_thread +
+                                  "): calls run without specialized plans. Options::compile(CompileMode::kBlocking) needs "
+                                  "no thread.");
+    });
     target->fail("no thread can be started that compiles: " + why_no_thread);
   } catch (const std::exception& failure) {
     target->fail(failure.what());

@@ -4,6 +4,7 @@
 #include "base/tensors_in.h"
 #include "executor/method_table.h"
 #include "in_place/accelerated_functions.h"
+#include "in_place/operands.h"
 
 #include <torch/csrc/jit/api/module.h>
 
@@ -33,13 +34,6 @@ class ClassPrograms {
   std::mutex mutex_;
   std::shared_ptr<MethodTable> table_;
 };
-
-void expect_fitting(const Options& options) {
-  TORCH_CHECK(!options.frozen(),
-              "accelerate: a module that is accelerated in place cannot be frozen, as others may change its attributes; "
-              "freeze it first (torch.jit.freeze), or load it by sconce::load");
-  TORCH_CHECK(!options.device(), "accelerate: move the module to the device by its own `to`");
-}
 
 // Visits the class of the module and the class of each submodule once.
 template <class Visit>
@@ -96,9 +90,16 @@ void wait_for_compiles_of(GraphFunction& function) {
 
 }  // namespace
 
+void expect_to_fit_in_place(const Options& options) {
+  TORCH_CHECK(!options.frozen(),
+              "accelerate: a module that is accelerated in place cannot be frozen, as others may change its attributes; "
+              "freeze it first (torch.jit.freeze), or load it by sconce::load");
+  TORCH_CHECK(!options.device(), "accelerate: move the module to the device by its own `to`");
+}
+
 void accelerate_in_place(const torch::jit::Module& module, const Options& options) {
   without_frames([&] {
-    expect_fitting(options);
+    expect_to_fit_in_place(options);
     AcceleratedFunctions::get().forget_destroyed();
     for_each_class(module, [&](const c10::ClassType& type) {
       const auto programs = std::make_shared<ClassPrograms>(options);
@@ -113,7 +114,7 @@ void accelerate_in_place(const torch::jit::Module& module, const Options& option
 
 void accelerate_in_place(torch::jit::Function& function, const Options& options) {
   without_frames([&] {
-    expect_fitting(options);
+    expect_to_fit_in_place(options);
     AcceleratedFunction::install(graph_function(function), [&function, options](const c10::IValue* /*first*/) {
       return MethodTable::program_of(function, options);
     });

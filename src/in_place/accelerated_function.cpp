@@ -7,6 +7,7 @@
 
 #include <ATen/record_function.h>
 #include <torch/csrc/jit/runtime/graph_executor_impl.h>
+#include <torch/version.h>
 
 #include <array>
 #include <utility>
@@ -65,6 +66,11 @@ class InPlaceExecutor final : public GraphExecutorImplBase {
   const ExecutionPlan& getPlanFor(torch::jit::Stack& stack, std::optional<size_t> bailouts) override {
     return accelerated_->run(stack) ? result_plan_ : libtorch().getPlanFor(stack, bailouts);
   }
+
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12
+  // For whom wants to look at a plan, without a call.
+  const ExecutionPlan& getInputIndependentPlan() override { return libtorch().getInputIndependentPlan(); }
+#endif
 
   torch::jit::GraphExecutorState getDebugState() override {
     torch::jit::GraphExecutorState state;

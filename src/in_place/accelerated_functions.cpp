@@ -2,6 +2,8 @@
 
 #include "report/json.h"
 
+#include <sconce/status.h>
+
 #include <ATen/core/class_type.h>
 #include <ATen/core/jit_type.h>
 
@@ -47,7 +49,9 @@ std::string AcceleratedFunctions::status() {
           Json{{"function", function->qualified_name()}, {"calls", function->calls()}, {"refusal", function->refusal()}});
     }
   }
-  return json_text(Json{{"accelerated", std::move(functions)}});
+  Json status = Json::parse(to_json(sconce::status()));
+  status["accelerated"] = std::move(functions);
+  return json_text(status);
 }
 
 std::vector<std::shared_ptr<AcceleratedFunction>> AcceleratedFunctions::all() {

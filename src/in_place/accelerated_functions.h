@@ -23,7 +23,8 @@ class AcceleratedFunctions {
   void note_immortal_code_of(c10::ivalue::Object& module);
   bool is_immortal(const torch::jit::GraphFunction& function);
 
-  // Returns {"accelerated": [{"function": ..., "calls": ..., "refusal": ...}]} of the functions that were called.
+  // Returns what `to_json(sconce::status())` does, and {"accelerated": [{"function": ..., "calls": ..., "refusal": ...}]} of
+  // the functions that were called.
   std::string status();
 
  private:

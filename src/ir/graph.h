@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/assert.h"
 #include "base/flat_map.h"
 #include "ir/attributes.h"
 #include "ir/facts.h"
@@ -282,8 +283,8 @@ void for_each_node(const Block& block, c10::function_ref<void(Node*)> visit);
 template <typename T>
 const T& Node::attribute_as(c10::Symbol name) const {
   const AttributeValue* value = attribute(name);
-  TORCH_INTERNAL_ASSERT(value != nullptr && std::holds_alternative<T>(*value), kind_.toQualString(), " has no attribute ",
-                        name.toUnqualString(), " of the expected form");
+  SCONCE_ASSERT(value != nullptr && std::holds_alternative<T>(*value), kind_.toQualString(), " has no attribute ",
+                name.toUnqualString(), " of the expected form");
   return std::get<T>(*value);
 }
 

@@ -3,7 +3,15 @@
 #include "plan/large_blocks.h"
 #include "plan/plan.h"
 
+#include <atomic>
+#include <utility>
+
 namespace sconce {
+namespace {
+
+std::atomic<size_t> arena_bytes{0};
+
+}  // namespace
 
 Frame::Frame(const Plan& plan)
     : slots(plan.memory().slot_count()),
@@ -16,6 +24,20 @@ Frame::Frame(const Plan& plan)
 
 Frame::~Frame() = default;
 
+void FrameMemory::allocate(size_t bytes) {
+  clear();
+  memory_ = allocate_on(c10::kCPU, bytes);
+  bytes_ = bytes;
+  arena_bytes.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void FrameMemory::clear() {
+  memory_.clear();
+  arena_bytes.fetch_sub(std::exchange(bytes_, 0), std::memory_order_relaxed);
+}
+
+size_t arena_bytes_in_use() { return arena_bytes.load(std::memory_order_relaxed); }
+
 void Frame::update_layout() {
   const ArenaLayout* newest = plan_.memory().layout();
   if (newest == layout_) [[likely]] {
@@ -26,8 +48,7 @@ void Frame::update_layout() {
   for (TensorSlot& slot : slots) {
     slot.in_arena = false;
   }
-  arena_.clear();
-  arena_ = allocate_on(c10::kCPU, newest->bytes);
+  arena_.allocate(newest->bytes);
   layout_ = newest;
   for (uint32_t slot = 0; slot < slots.size(); ++slot) {
     place_in_arena(slot);
@@ -38,7 +59,7 @@ void Frame::place_in_arena(uint32_t index) {
   TensorSlot& slot = slots[index];
   slot.in_arena = layout_ != nullptr && slot.bytes != 0 && slot.bytes <= layout_->capacities[index] && slot.shell.is_cpu();
   if (slot.in_arena) {
-    slot.data = static_cast<char*>(arena_.get()) + layout_->offsets[index];
+    slot.data = arena_.begin() + layout_->offsets[index];
     point_storage_at(slot.shell, slot.data);
   }
 }

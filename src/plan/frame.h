@@ -50,6 +50,25 @@ struct EnteredContext {
   const ContextManager* manager;
 };
 
+// The memory of a frame's slots.
+class FrameMemory {
+ public:
+  FrameMemory() = default;
+  ~FrameMemory() { clear(); }
+  FrameMemory(const FrameMemory&) = delete;
+  FrameMemory& operator=(const FrameMemory&) = delete;
+  // Frees what there is first.
+  void allocate(size_t bytes);
+  char* begin() const { return static_cast<char*>(memory_.get()); }
+
+ private:
+  void clear();
+  c10::DataPtr memory_;
+  size_t bytes_ = 0;
+};
+// Returns the bytes of all arenas.
+size_t arena_bytes_in_use();
+
 // A frame serves one run at a time, and many runs one after the other. Between runs it holds the plan's constants, small
 // results (ReusedResults) and no argument.
 class Frame {
@@ -123,7 +142,7 @@ class Frame {
   size_t constants_;
   std::vector<c10::IValue> registers_;
   const ArenaLayout* layout_ = nullptr;
-  c10::DataPtr arena_;
+  FrameMemory arena_;
   bool overflowed_ = false;  // the arena had no room for a slot in this run
   // A slot has, or had in this run, a block of its own, or holds something; or shells are watched.
   bool holds_something_ = false;

@@ -1,6 +1,7 @@
 #include "plan/run_plan.h"
 
 #include "base/exception_message.h"
+#include "base/log.h"
 #include "ir/text/print.h"
 #include "plan/caller_share.h"
 #include "plan/intra_op_threads.h"
@@ -98,7 +99,8 @@ void leave_contexts(Frame& frame) {
     try {
       context.manager->leave(std::move(context.object));
     } catch (const std::exception& dropped) {
-      TORCH_WARN("while an exception left a `with` block its __exit__ raised another one: ", dropped.what());
+      log(LogLevel::kWarning,
+          c10::str("while an exception left a `with` block its __exit__ raised another one: ", dropped.what()));
     } catch (...) {
       leave_contexts(frame);
       throw;

@@ -22,7 +22,11 @@ bool may_be_recorded(const c10::IValue& value) {
   return value.isTuple() || value.isGenericDict() || value.isObject();
 }
 
-bool operators_are_observed() { return at::hasCallbacks() || autocast_is_on(); }
+// Callbacks for other scopes, such as methods of scripts, see no operator.
+bool is_profiled() {
+  return at::hasCallbacks() && at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value();
+}
+bool operators_are_observed() { return is_profiled() || autocast_is_on(); }
 
 bool transform_is_active() {
   constexpr c10::DispatchKeySet kUsual({c10::DispatchKey::BackendSelect, c10::DispatchKey::ADInplaceOrView, kWatchKey});

@@ -56,6 +56,8 @@ inline bool skips_autograd(const Frame& frame, const Step& step) {
 // Returns whether autograd may record what is computed of the value now: it requires a gradient, or has a tangent.
 bool may_be_recorded(const c10::IValue& value);
 
+// Returns whether something is told of each operator that is called now.
+bool is_profiled();
 // Returns whether the caller sees single operators now: profilers do, and autocast for any device casts their operands.
 bool operators_are_observed();
 

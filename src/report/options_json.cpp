@@ -39,6 +39,7 @@ constexpr ValueKind kMode = {"\"background\", \"blocking\" or \"never\"", [](con
                                return value == "background" || value == "blocking" || value == "never";
                              }};
 constexpr ValueKind kAttributes = {"a list of names, as in [\"encoder.scale\"]", &is_list_of_names};
+constexpr ValueKind kLibraries = {"a list of paths, as in [\"libmy_passes.so\"]", &is_list_of_names};
 constexpr ValueKind kPassNames = {"a list of names, as in [\"unroll_loops\"]", &is_list_of_names};
 
 CompileMode compile_mode_of(const std::string& name) {
@@ -81,6 +82,12 @@ constexpr std::array kOptionKeys = {
     OptionKey{
         "reproducer_folder", kFolder,
         [](Options& options, const nlohmann::json& value) { options.passes().reproducer_folder(value.get<std::string>()); }},
+    OptionKey{"pass_plugins", kLibraries,
+              [](Options& options, const nlohmann::json& value) {
+                for (const std::string path : value) {
+                  options.passes().load_plugin(path);
+                }
+              }},
     OptionKey{kDisabledPassesKey, kPassNames,
               [](Options& options, const nlohmann::json& value) {
                 for (const std::string name : value) {

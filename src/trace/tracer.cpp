@@ -1,6 +1,7 @@
 #include "trace/tracer.h"
 
 #include "analysis/effects.h"
+#include "base/assert.h"
 #include "base/compiled_meta_kernels.h"
 #include "ops/foreign.h"
 #include "trace/traceable.h"
@@ -271,7 +272,7 @@ std::optional<Refusal> Tracer::refusal() const {
 }
 
 std::unique_ptr<Graph> Tracer::finish(bool has_facts) {
-  TORCH_INTERNAL_ASSERT(!refusal(), "a refused trace has no graph");
+  SCONCE_ASSERT(!refusal(), "a refused trace has no graph");
   if (has_facts) {
     for (size_t i = 0; i + symbols() < graph_->inputs().size(); ++i) {
       Value* input = graph_->inputs()[i + symbols()];

@@ -105,6 +105,27 @@ TEST(InPlace, AnyProgramReachesTheOperators) {
   expect_equal_steps(module, twin, x);
 }
 
+// A simulation code runs copies that it hands to nobody.
+TEST(InPlace, AllModulesAreAcceleratedInTheirFirstCall) {
+  call_operator("sconce::accelerate_all", {std::string(R"({"compile": "blocking"})")});
+  const Script original = make();
+  const Script twin = twin_of(original);
+  const Script held = original.clone();
+  EXPECT_FALSE(is_accelerated(held));
+  const at::Tensor x = at::randn({3, 4});
+  for (int call = 0; call < 4; ++call) {
+    expect_equal_steps(held, twin, x);
+  }
+  EXPECT_TRUE(is_accelerated(held));
+  EXPECT_EQ(explain_in_place(held).front().counters.invocations, 4) << "the first call, too";
+  EXPECT_TRUE(call_operator("sconce::stop_accelerating_all", {}).toBool());
+  EXPECT_FALSE(call_operator("sconce::stop_accelerating_all", {}).toBool());
+  Script later = make();
+  later.forward({x});
+  EXPECT_FALSE(is_accelerated(later));
+  EXPECT_THAT(message_of([] { accelerate_all(Options().frozen(true)); }), HasSubstr("cannot be frozen"));
+}
+
 // A call with gradients is recorded with the module's own tensors.
 TEST(InPlace, ModulesOfAClassRunOnTheirOwnAttributes) {
   Script first = make();

@@ -20,7 +20,7 @@ def test_classify():
     assert "agree with LibTorch" in shown and "times as fast" in shown and "refused: nothing" in shown
 
 
-@pytest.mark.parametrize("arguments", [(), ("--plain",)])
+@pytest.mark.parametrize("arguments", [(), ("--step",), ("--plain",)])
 def test_train(arguments):
     shown = run("train.py", *arguments)
     assert float(shown.split("accuracy ")[1].split(",")[0]) > 0.9

@@ -496,3 +496,39 @@ def test_data_loader_workers():
     rows = torch.cat(list(torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=2)))
     with torch.no_grad():
         close(rows, torch.stack([model(torch.full((2, 16), float(i))) for i in range(8)]))
+
+
+class Itself(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+        self.is_accelerated = False
+
+    def forward(self, x):
+        if not self.is_accelerated:
+            torch.ops.sconce.accelerate(self, "")
+            self.is_accelerated = True
+        return self.net(x)
+
+
+def test_a_script_may_accelerate_itself(reloaded):
+    theirs = torch.jit.script(Net().eval())
+    model = Itself()
+    model.net.load_state_dict(theirs.state_dict())
+    ours = reloaded(torch.jit.script(model.eval()))
+    x = torch.randn(8, 16)
+    for _ in range(4):
+        close(ours(x), theirs(x))
+    assert sconce.explain(ours)["forward"]["counters"]["invocations"] == 3
+
+
+def test_all_modules_are_accelerated():
+    sconce.accelerate_all()
+    frozen = torch.jit.freeze(torch.jit.script(Net().eval()))
+    theirs = frozen(torch.ones(2, 16))
+    for _ in range(3):
+        close(frozen(torch.ones(2, 16)), theirs)
+    assert sconce.is_accelerated(frozen)
+    assert sconce.stop_accelerating_all() and not sconce.stop_accelerating_all()
+    assert any(each["method"] == "Net.forward" for each in sconce.status()["methods"])
+    assert sconce.capabilities()["why_no_kernels"] is None

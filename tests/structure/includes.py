@@ -32,6 +32,7 @@ PASS_FOLDERS = ("base", "ops", "ir", "analysis", "pipeline")
 OWNERS = {
     "explanation.h": "base",
     "headers_hash.h": "base",
+    "log.h": "base",
     "script_error.h": "base",
     "step_trace.h": "plan",
     "version.h": "base",
@@ -41,6 +42,7 @@ OWNERS = {
     "graph_executor.h": "executor",
     "module.h": "executor",
     "options.h": "executor",
+    "status.h": "executor",
     "captured_optimizer.h": "training",
     "compiled_backward.h": "training",
     "trace.h": "training",

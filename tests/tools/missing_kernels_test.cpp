@@ -91,7 +91,7 @@ TEST_F(MissingKernels, TheLibraryWarnsOnce) {
   const ProgramResult result = run({"dump", model_, "--input", "float32[8,16]", "--format", "plan"});
   SCOPED_TRACE(result.err);
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_EQ(count(result.err, "sconce: no kernels are compiled, and models run without them"), 1);
+  EXPECT_EQ(count(result.err, "no kernels are compiled, and models run without them"), 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr(kReason), HasSubstr(kRemedy)));
 }
 

@@ -66,7 +66,7 @@ TEST(CommonOptions, OptReadsGraphsWithOperatorsOfALibrary) {
 
 // `preserve` adds to what the key `preserved` sets; `passes` is an object, of which two keys set a part each.
 TEST(OptionsFile, HasAKeyForEachSetterOfOptions) {
-  std::set<std::string> expected = {"preserved", "reproducer_folder", "disabled_passes"};
+  std::set<std::string> expected = {"preserved", "reproducer_folder", "pass_plugins", "disabled_passes"};
   const std::string header = read_file(repository() / "include/sconce/options.h");
   const std::regex setter(R"(\n  Options& (\w+)\()");
   for (std::sregex_iterator each(header.begin(), header.end(), setter), end; each != end; ++each) {

@@ -1,5 +1,6 @@
 #include "autodiff/rules/generalize.h"
 
+#include "base/assert.h"
 #include "ir/schema_match.h"
 
 #include <ATen/core/jit_type.h>
@@ -51,7 +52,7 @@ class SizeSearch {
   Value* node(c10::Symbol kind, c10::ArrayRef<Value*> operands, const c10::TypePtr& type) {
     Node* made = graph_.create(kind, operands, 0);
     Value* result = made->add_output(type);
-    TORCH_INTERNAL_ASSERT(resolve(*made), kind.toQualString());
+    SCONCE_ASSERT(resolve(*made), kind.toQualString());
     made->insert_before(position_);
     return result;
   }

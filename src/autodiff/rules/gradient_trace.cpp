@@ -1,6 +1,7 @@
 #include "autodiff/rules/gradient_trace.h"
 
 #include "analysis/effects.h"
+#include "base/assert.h"
 #include "ir/schema_match.h"
 #include "trace/tracer.h"
 
@@ -213,7 +214,7 @@ void relax_views(Graph& graph) {
     Node* reshape = graph.create(aten::reshape, node->inputs(), 0);
     reshape->add_output(node->output()->type());
     reshape->insert_before(node);
-    TORCH_INTERNAL_ASSERT(resolve(*reshape), "aten::reshape");
+    SCONCE_ASSERT(resolve(*reshape), "aten::reshape");
     node->output()->replace_all_uses_with(reshape->output());
     node->erase();
   }

@@ -9,7 +9,6 @@
 #include "ir/text/print.h"
 
 #include <ATen/core/jit_type.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <memory>
@@ -103,7 +102,7 @@ Value* insert(Graph& graph, c10::Symbol kind, c10::ArrayRef<Value*> operands, co
   Node* node = graph.create(kind, operands, 0);
   Value* result = node->add_output(type);
   node->append_to(graph.body());
-  TORCH_INTERNAL_ASSERT(resolve(*node), kind.toQualString());
+  SCONCE_ASSERT(resolve(*node), kind.toQualString());
   return result;
 }
 

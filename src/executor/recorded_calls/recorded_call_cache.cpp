@@ -4,10 +4,10 @@
 #include "analysis/memory/alias_sets.h"
 #include "base/call_watch.h"
 #include "base/tensors_in.h"
+#include "plan/step.h"
 #include "trace/tensor_state.h"
 #include "trace/tracing_conditions.h"
 
-#include <ATen/record_function.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -59,7 +59,7 @@ bool RecordedCallCache::run(torch::jit::Stack& stack, size_t inputs, RecordedCal
     return run_by_plan(std::static_pointer_cast<RecordedCall>(found.recording), found.symbols, arguments, stack, run_method);
   }
   const RecordingCache::Decision decision = table_.decide(key, /*records_first=*/false);
-  if (!decision.pattern || at::hasCallbacks()) {
+  if (!decision.pattern || is_profiled()) {
     return false;  // an observer would see the operators of a recording once more
   }
   // The program sees gradients, of which recording a call computes one more.

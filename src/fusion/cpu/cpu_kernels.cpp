@@ -1,9 +1,9 @@
 #include "fusion/cpu/cpu_kernels.h"
 
 #include "base/compile_queue.h"
+#include "base/log.h"
 #include "base/shared_library.h"
 
-#include <c10/util/Exception.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -52,7 +52,7 @@ Expected<KernelCompiler*> load_compiler() {
     compiler = Refusal::because(std::string(kLibrary) + ": " + compiler.refusal().reason +
                                 "; put the library beside libsconce.so, or install sconce again");
     could_not_load = true;
-    TORCH_WARN("sconce: no kernels are compiled, and models run without them: ", compiler.refusal().reason);
+    log(LogLevel::kWarning, "no kernels are compiled, and models run without them: " + compiler.refusal().reason);
   }
   return compiler;
 }

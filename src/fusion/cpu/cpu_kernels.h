@@ -14,7 +14,7 @@ namespace sconce {
 // Thread-safe.
 Expected<std::shared_ptr<const KernelCode>> compile_cpu_kernel(const KernelText& kernel);
 
-// The code generator itself; loads it. If it cannot be loaded, the first call warns (TORCH_WARN).
+// The code generator itself; loads it. If it cannot be loaded, the first call logs a warning.
 Expected<KernelCompiler*> cpu_kernel_compiler();
 
 // Lets the pages of the code generator leave the process once no compile waits: they are more than 20 MiB, which most

@@ -2,6 +2,7 @@
 
 #include "base/compile_queue.h"
 #include "base/environment.h"
+#include "base/log.h"
 #include "fusion/cpu/cpu_kernels.h"
 #include "fusion/program/kernel_width.h"
 #include "fusion/program/scalar_functions.h"
@@ -109,6 +110,7 @@ Expected<CachedKernel::Compiled> KernelCache::compile(const CachedKernel& kernel
                                           .processor = processor_of(kernel.lanes_)});
   page_out_compiler_later();
   if (!code) {
+    log(LogLevel::kWarning, "a kernel cannot be compiled, so that operators run one by one: " + code.refusal().reason);
     return code.refusal();
   }
   return CachedKernel::Compiled{*code, reinterpret_cast<KernelFunction>((*code)->address(kKernelFunctionName)),

@@ -1,5 +1,6 @@
 #include "fusion/cuda/cuda_nests.h"
 
+#include "base/assert.h"
 #include "fusion/cuda/captured_lists.h"
 #include "fusion/cuda/cuda_text.h"
 #include "fusion/cuda/dropout_kernel.h"
@@ -63,7 +64,7 @@ class CudaNest final : public NestCode {
   }
   // Another length may need another form.
   bool is_flat() const override { return false; }
-  void set_elements(int64_t /*count*/) override { TORCH_INTERNAL_ASSERT(false, "the code is not flat"); }
+  void set_elements(int64_t /*count*/) override { SCONCE_ASSERT(false, "the code is not flat"); }
 
   std::string refusal() const override {
     std::string why = code_ ? code_->kernel->refusal() : std::string();

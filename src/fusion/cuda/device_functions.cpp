@@ -1,8 +1,7 @@
 #include "fusion/cuda/device_functions.h"
 
+#include "base/assert.h"
 #include "fusion/program/scalar_functions.h"
-
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cmath>
@@ -275,7 +274,7 @@ std::optional<std::string> device_expression(const Instruction& instruction, c10
     case MachineOp::kCall:
     case MachineOp::kCallOfTwo: return call_of(instruction, operands);
     default:
-      TORCH_INTERNAL_ASSERT(is_library_function(instruction.op), name_of(instruction.op), " has no expression");
+      SCONCE_ASSERT(is_library_function(instruction.op), name_of(instruction.op), " has no expression");
       return function(name_of(instruction.op));
   }
 }

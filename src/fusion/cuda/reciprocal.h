@@ -1,7 +1,7 @@
 // Division by a number that is known before a launch: a product and a shift in place of some twenty instructions.
 #pragma once
 
-#include <c10/util/Exception.h>
+#include "base/assert.h"
 
 #include <bit>
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Reciprocal {
 };
 
 inline Reciprocal reciprocal_of(int64_t divisor) {
-  TORCH_INTERNAL_ASSERT(divisor > 0 && divisor < (int64_t{1} << 31), "no reciprocal of ", divisor);
+  SCONCE_ASSERT(divisor > 0 && divisor < (int64_t{1} << 31), "no reciprocal of ", divisor);
   const auto shift = static_cast<uint32_t>(std::bit_width(static_cast<uint64_t>(divisor) - 1));
   return {static_cast<uint32_t>((uint64_t{1} << (31 + shift)) / static_cast<uint64_t>(divisor) + 1), shift};
 }

@@ -145,6 +145,14 @@ WeightElements elements_of(WeightTensors tensors) {
 
 size_t packed_weights_in_use() { return Registry::instance().in_use().size(); }
 
+size_t bytes_packed() {
+  size_t bytes = 0;
+  for (const auto& packed : Registry::instance().in_use()) {
+    bytes += packed->bytes();
+  }
+  return bytes;
+}
+
 size_t bytes_packed_of(const std::unordered_set<const void*>& elements) {
   size_t bytes = 0;
   for (const auto& packed : Registry::instance().in_use()) {

@@ -64,6 +64,8 @@ void note_written(const at::Tensor& weight);
 
 // Returns how many copies there are.
 size_t packed_weights_in_use();
+// Returns how many bytes all copies have.
+size_t bytes_packed();
 // Returns how many bytes the copies of weights have whose elements begin at one of `elements`.
 size_t bytes_packed_of(const std::unordered_set<const void*>& elements);
 

@@ -1,5 +1,7 @@
 #include "plan/captured/frame_captures.h"
 
+#include "base/log.h"
+
 #include <c10/util/Exception.h>
 
 namespace sconce {
@@ -39,7 +41,8 @@ void FrameCaptures::end_use() noexcept {
     event_->record(*last_);
     event_->wait();
   } catch (const c10::Error& failure) {
-    TORCH_WARN("it is not known whether the GPU has done with captured memory: ", failure.what_without_backtrace());
+    log(LogLevel::kWarning,
+        c10::str("it is not known whether the GPU has done with captured memory: ", failure.what_without_backtrace()));
   }
   last_.reset();
 }
@@ -56,7 +59,7 @@ SideStreamScope::~SideStreamScope() {
       captures_.order(captures_.side_stream(), before_);
     } catch (const c10::Error& failure) {
       // Another exception ended the scope, and is reported.
-      TORCH_WARN("the streams of a capture cannot be ordered: ", failure.what_without_backtrace());
+      log(LogLevel::kWarning, c10::str("the streams of a capture cannot be ordered: ", failure.what_without_backtrace()));
     }
   }
 }

@@ -1,9 +1,8 @@
 #include "plan/device/device.h"
 
+#include "base/assert.h"
 #include "base/exception_message.h"
 #include "base/shared_library.h"
-
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <atomic>
@@ -64,7 +63,7 @@ DeviceRuntime::DeviceRuntime() : id_(next_runtime_id()) {}
 
 DeviceRuntimeInPlace::DeviceRuntimeInPlace(DeviceRuntime& runtime) {
   DeviceRuntime* const before = in_place.exchange(&runtime);
-  TORCH_INTERNAL_ASSERT(before == nullptr, "another device runtime is in place");
+  SCONCE_ASSERT(before == nullptr, "another device runtime is in place");
 }
 DeviceRuntimeInPlace::~DeviceRuntimeInPlace() { in_place.store(nullptr); }
 

@@ -1,7 +1,6 @@
 // The defaults of DeviceRuntime.
+#include "base/assert.h"
 #include "plan/device/device.h"
-
-#include <c10/util/Exception.h>
 
 #include <chrono>
 
@@ -58,7 +57,7 @@ Expected<std::shared_ptr<DeviceModule>> DeviceRuntime::load_module(c10::DeviceIn
 }
 void DeviceRuntime::launch(const DeviceKernel& kernel, const LaunchShape& /*shape*/, c10::Stream /*stream*/,
                            std::span<void* const> /*arguments*/) {
-  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " launches no kernel: ", kernel.name());
+  SCONCE_ASSERT(false, "the device ", type_name(*this), " launches no kernel: ", kernel.name());
 }
 
 std::shared_ptr<CapturePool> DeviceRuntime::make_capture_pool(c10::DeviceIndex /*device*/) {
@@ -71,17 +70,17 @@ Expected<std::unique_ptr<CaptureSession>> DeviceRuntime::begin_capture(c10::Stre
 void DeviceRuntime::change_launch(const CapturedWork& /*launch*/, const DeviceKernel& /*kernel*/,
                                   const LaunchShape& /*shape*/, c10::DeviceIndex /*device*/,
                                   std::span<void* const> /*arguments*/) {
-  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " captures nothing");
+  SCONCE_ASSERT(false, "the device ", type_name(*this), " captures nothing");
 }
 void DeviceRuntime::copy(void* /*to*/, const void* /*from*/, size_t /*bytes*/, c10::Stream /*stream*/) {
-  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " captures nothing");
+  SCONCE_ASSERT(false, "the device ", type_name(*this), " captures nothing");
 }
 void DeviceRuntime::copy_from_host(void* /*to*/, const void* /*from*/, size_t /*bytes*/, c10::Stream /*stream*/) {
-  TORCH_INTERNAL_ASSERT(false, "the device ", type_name(*this), " captures nothing");
+  SCONCE_ASSERT(false, "the device ", type_name(*this), " captures nothing");
 }
 
 RandomState DeviceRuntime::draw(c10::DeviceIndex /*device*/, uint64_t /*numbers*/) {
-  TORCH_INTERNAL_ASSERT(false, "no kernel for the device ", type_name(*this), " draws");
+  SCONCE_ASSERT(false, "no kernel for the device ", type_name(*this), " draws");
 }
 void DeviceRuntime::put_back(c10::DeviceIndex /*device*/, const RandomState& /*state*/, uint64_t /*numbers*/) {}
 

@@ -2,6 +2,8 @@
 // for a few forms of operands (StepState), and stops preparing where that is no use.
 #include "plan/prepared/kernel_runner.h"
 
+#include "base/assert.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -151,7 +153,7 @@ void KernelRunner::finish_preparing(Frame& frame, StepState& state) const {
                   std::none_of(parts_.operands.begin(), parts_.operands.end(),
                                [](const PreparedOperand& operand) { return operand.source == Source::kSlot; });
   const bool is_taken = match_operands(frame, state);
-  TORCH_INTERNAL_ASSERT(is_taken, "a kernel was prepared for other operands");
+  SCONCE_ASSERT(is_taken, "a kernel was prepared for other operands");
   for (size_t i = 0; i < parts_.results.size() && !state.is_refused; ++i) {
     give_to_slot(frame, state.results[i], parts_.results[i].slot);
   }

@@ -1,6 +1,7 @@
 #include "ir/delegate.h"
 #include "base/autocast.h"
 #include "base/exception_message.h"
+#include "base/log.h"
 #include "plan/run_plan.h"
 #include "plan/steps/call_step.h"
 
@@ -94,7 +95,8 @@ class DelegateStep final : public CallStep {
 
   void drop(const std::string& why) const {
     if (!dropped_.exchange(true, std::memory_order_relaxed)) {
-      TORCH_WARN("sconce: the kernel of ", backend_, " failed (", why, "); from now on its operators run themselves");
+      log(LogLevel::kWarning,
+          "the kernel of " + backend_ + " failed (" + why + "); from now on its operators run themselves");
     }
   }
 

@@ -1,5 +1,7 @@
 #include "trace/sizes/size_node.h"
 
+#include "base/assert.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -37,7 +39,7 @@ SymNode SizeNode::make_bool(std::optional<Question> question, bool answer) const
 // Operands come from `wrap_int` and the like, or from the same trace.
 const SizeNode& SizeNode::of(const SymNode& node) {
   const auto* found = dynamic_cast<const SizeNode*>(node.get());
-  TORCH_INTERNAL_ASSERT(found != nullptr, "a size of another trace");
+  SCONCE_ASSERT(found != nullptr, "a size of another trace");
   return *found;
 }
 

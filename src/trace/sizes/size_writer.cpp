@@ -1,4 +1,5 @@
 // Writes sizes as nodes of a graph.
+#include "base/assert.h"
 #include "ir/schema_match.h"
 #include "trace/sizes/symbolic_facts.h"
 
@@ -63,7 +64,7 @@ class SizeWriter {
   Value* node(c10::Symbol kind, c10::ArrayRef<Value*> operands, const c10::TypePtr& type = c10::IntType::get()) {
     Node* made = graph_.create(kind, operands, 0);
     Value* result = made->add_output(type);
-    TORCH_INTERNAL_ASSERT(resolve(*made), kind.toQualString());
+    SCONCE_ASSERT(resolve(*made), kind.toQualString());
     made->append_to(graph_.body());
     return result;
   }

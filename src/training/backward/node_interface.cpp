@@ -1,5 +1,7 @@
 #include "training/backward/node_interface.h"
 
+#include "base/assert.h"
+
 #include <exception>
 #include <mutex>
 #include <string>
@@ -95,7 +97,7 @@ class NodeInterface final : public dynamo::PyCompilerInterface {
   }
   void call_accumulate_grad(PyObject* /*compiler*/, const at::Tensor& /*leaf*/, const at::Tensor& /*gradient*/,
                             bool /*has_hooks*/) const override {
-    TORCH_INTERNAL_ASSERT(false, "leaves are not recorded");
+    SCONCE_ASSERT(false, "leaves are not recorded");
   }
 
  private:

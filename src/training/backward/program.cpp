@@ -1,5 +1,6 @@
 #include "training/backward/program.h"
 
+#include "base/assert.h"
 #include "training/backward/node_hooks.h"
 
 #include <algorithm>
@@ -225,7 +226,7 @@ variable_list run_host_action(HostAction code, torch::autograd::Node& node, vari
     case HostAction::kHooksAfter: return call_hooks_after(node, std::move(given), before);
     case HostAction::kLeaf: run_leaf(node, std::move(given)); return {};
   }
-  TORCH_INTERNAL_ASSERT(false, "unknown host code");
+  SCONCE_ASSERT(false, "unknown host code");
 }
 
 variable_list run(const BackwardProgram& program, const BackwardSchedule& walk, const std::vector<int64_t>& symbols,

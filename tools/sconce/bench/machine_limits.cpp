@@ -2,7 +2,7 @@
 
 #include "base/environment.h"
 #include "base/file_cache.h"
-#include "tools/sconce/report/page_facts.h"
+#include "base/processor_name.h"
 
 #include <algorithm>
 #include <array>
@@ -240,8 +240,7 @@ std::optional<double> MachineLimits::seconds_of(const StepWork& work, double con
 
 MachineLimits limits_of_this_machine(int threads) {
   const FileCache cache(environment().kernel_cache, ".limits");
-  const std::string key =
-      "limits of a machine, 1\nthreads " + std::to_string(threads) + "\n" + facts_of_this_machine().processor;
+  const std::string key = "limits of a machine, 1\nthreads " + std::to_string(threads) + "\n" + processor_name();
   MachineLimits limits = measure(threads);
   const auto text = cache.find(key);
   if (const auto kept = text ? read(*text, threads) : std::nullopt) {

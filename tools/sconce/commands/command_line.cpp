@@ -3,14 +3,13 @@
 #include "base/nearest_name.h"
 #include "ir/dump.h"
 #include "tools/sconce/commands/commands.h"
-#include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/report/command_line_page.h"
 #include "tools/sconce/report/errors.h"
 
-#include <sconce/version.h>
+#include <sconce/log.h>
+#include <sconce/status.h>
 
 #include <torch/csrc/jit/runtime/print_handler.h>
-#include <torch/headeronly/version.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -49,8 +48,10 @@ std::string footer() {
 }
 
 std::string version_text() {
-  const std::string why_no_kernels = why_no_cpu_kernels();
-  return program_versions() + "\nkernels: " + (why_no_kernels.empty() ? "available" : "unavailable: " + why_no_kernels);
+  set_log_callback([](LogLevel /*level*/, std::string_view /*line*/) {});  // the text says what is missing
+  std::string text = to_text(capabilities());
+  text.pop_back();  // the parser ends the line
+  return text;
 }
 
 std::vector<std::string> arguments_of_command;
@@ -175,12 +176,15 @@ int run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-std::string program_versions() { return "sconce " SCONCE_VERSION ", LibTorch " TORCH_VERSION; }
-
 const std::vector<std::string>& arguments_of_this_command() { return arguments_of_command; }
 
 int run_command_line(const std::vector<std::string>& arguments) {
   arguments_of_command = arguments;
+  set_log_callback([](LogLevel level, std::string_view line) {
+    if (level == LogLevel::kWarning) {
+      std::cerr << "sconce: warning: " + std::string(line) + "\n" << std::flush;
+    }
+  });
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   if (json) {
     // The model's prints must not be mixed with JSON.

@@ -20,8 +20,6 @@ void add_op_command(CLI::App& app, Action& chosen);
 void add_passes_command(CLI::App& app, Action& chosen);
 void add_replay_command(CLI::App& app, Action& chosen);
 
-// Returns "sconce 0.1.0, LibTorch 2.11.0".
-std::string program_versions();
 // The arguments of the command that runs, as run_command_line got them.
 const std::vector<std::string>& arguments_of_this_command();
 

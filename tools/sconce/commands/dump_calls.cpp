@@ -4,13 +4,14 @@
 #include "base/nearest_name.h"
 #include "report/number_format.h"
 #include "tools/sconce/check/gradients.h"
-#include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/report/memory_picture.h"
 #include "tools/sconce/values/deep_copy.h"
 
 #include "fusion/cpu/kernel_listing.h"
 #include "fusion/kernels_on_device.h"
+
+#include <sconce/status.h>
 
 #include <ATen/Context.h>
 #include <c10/core/GradMode.h>
@@ -108,7 +109,7 @@ std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, con
   add_kernels_of_training(kernels, module, call, arguments, device);
   warn_of_failed_passes(failed_passes(module, call.method));
   if (kernels.empty()) {
-    const std::string why = device.is_cpu() ? why_no_cpu_kernels() : "";
+    const std::string why = device.is_cpu() ? capabilities().why_no_kernels : "";
     throw RefusedError("--format kernel: no kernel was made; " +
                        (why.empty() ? call.method + " has no adjacent pointwise operators that kernels compute, or this "
                                                     "machine has no kernels; 'sconce explain' says more"

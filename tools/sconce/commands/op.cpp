@@ -186,7 +186,14 @@ int tell_of_operator(const OpOptions& options) {
   prepare(options.common);
   const std::vector<Overloads> found = overloads_of(options.name);
   if (found.empty()) {
-    throw UserError("no operator '" + options.name + "'" + did_you_mean(options.name, known_names()));
+    const std::vector<std::string> known = known_names();
+    const std::string library = options.name.substr(0, options.name.find("::"));
+    const bool is_known_library =
+        library == options.name || library == "aten" ||
+        std::ranges::any_of(known, [&](const std::string& name) { return name.starts_with(library + "::"); });
+    throw UserError("no operator '" + options.name + "'" +
+                    (is_known_library ? did_you_mean(options.name, known)
+                                      : "; --ops-library LIB.so opens a library that registers operators of " + library));
   }
   if (!options.common.json) {
     print_text(found);

@@ -3,6 +3,8 @@
 
 #include "report/json.h"
 
+#include <sconce/status.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,14 +12,8 @@
 namespace sconce::cli {
 
 struct MachineFacts {
-  std::string sconce;     // its version
-  std::string libtorch;   // its version
-  std::string compiler;   // of sconce
-  std::string date;       // of the report: "2026-11-30 01:12 UTC"
-  std::string processor;  // as the system calls it
-  unsigned threads = 0;   // of the hardware
-  int usable_cores = 0;   // that the process may use
-  std::string kernels;    // the instruction set of LibTorch's kernels
+  Capabilities capabilities;
+  std::string date;  // of the report: "2026-11-30 01:12 UTC"
 };
 
 MachineFacts facts_of_this_machine();
