@@ -7,7 +7,11 @@
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/TargetSelect.h>
 
+#include <dlfcn.h>
+
 #include <atomic>
+#include <memory>
+#include <string>
 #include <utility>
 
 namespace sconce {
@@ -30,6 +34,25 @@ class ReportedErrors {
 
  private:
   std::string text_;
+};
+
+// Finds functions that kernels call (SLEEF's, MKL's) in LibTorch. A program that links it has them in its global scope,
+// where ORC looks first; in Python's process they are in none.
+class FunctionsOfLibTorch final : public orc::DefinitionGenerator {
+ public:
+  llvm::Error tryToGenerate(orc::LookupState& /*state*/, orc::LookupKind /*kind*/, orc::JITDylib& library,
+                            orc::JITDylibLookupFlags /*flags*/, const orc::SymbolLookupSet& names) override {
+    orc::SymbolMap found;
+    for (const auto& [name, flags] : names) {
+      if (void* const address = libtorch_ == nullptr ? nullptr : dlsym(libtorch_, std::string(*name).c_str())) {
+        found[name] = {orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+      }
+    }
+    return library.define(orc::absoluteSymbols(std::move(found)));
+  }
+
+ private:
+  void* const libtorch_ = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);  // null in a process without it
 };
 
 class Jit;
@@ -173,6 +196,7 @@ Expected<KernelCompiler*> make_jit() {
   if (!lljit) {
     return Refusal::because("LLVM's linker does not start: " + llvm::toString(lljit.takeError()));
   }
+  (*lljit)->getProcessSymbolsJITDylib()->addGenerator(std::make_unique<FunctionsOfLibTorch>());
   return new Jit(std::move(*target), std::move(*lljit));
 }
 
