@@ -538,18 +538,17 @@ class Potential(torch.nn.Module):
     """Functions of float64 that kernels call in LibTorch's libraries, which are not in Python's global scope."""
 
     def forward(self, x):
-        r = torch.sqrt((x * x).sum(1) + 1.0)
-        return (torch.exp(-r) * torch.cos(r) + torch.tanh(r).sin() + torch.erfc(r) + torch.log1p(r) + torch.pow(r, 1.7)).sum()
+        return torch.exp(-x * x) * torch.cos(x) + torch.tanh(x * 0.5)
 
 
 def test_kernels_find_the_functions_that_they_call():
     model = torch.jit.script(Potential())
-    sconce.accelerate(model, compile="blocking")
+    sconce.accelerate(model)
     x = torch.randn(300, 3, dtype=torch.float64)
     with torch.no_grad():
-        for _ in range(4):
-            close(model(x), Potential()(x))
-    sconce.wait_for_compiles(model)
+        for _ in range(3):
+            for _ in range(4):
+                close(model(x), Potential()(x))
+            sconce.wait_for_compiles(model)
     explained = sconce.explain(model)
-    assert any(plan["groups"] > 0 for plan in explained["forward"]["plans"])
-    assert "could not be compiled" not in str(explained)
+    assert [plan["not_prepared"] for plan in explained["forward"]["plans"] if plan["groups"]] == [[]]
