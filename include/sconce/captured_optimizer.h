@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ class CapturedOptimizer {
   // Calls the closure, if there is one, with gradients enabled, then updates the parameters that have a gradient. Returns
   // the closure's loss; without a closure, an undefined tensor. Throws what the closure, or an operator, throws.
   at::Tensor step(const LossClosure& closure = nullptr);
+  // Like `step` without a closure, but where the step would be eager, changes nothing and returns the reason.
+  std::optional<std::string> try_step();
   void zero_grad(bool set_to_none = true);
   OptimizerExplanation explain() const;
 

@@ -230,13 +230,12 @@ class _CapturedStep:
                 loss = closure()
         optimizer._opt_called = True
         mirror = self.mirror
-        reason = mirror.why_eager or mirror.before_step()
+        reason = mirror.why_eager or mirror.before_step() or mirror.twin.try_step()
         if reason:
             self.eager[reason] = self.eager.get(reason, 0) + 1
             _own_step(optimizer)(optimizer)
             mirror.forget()
         else:
-            mirror.twin.step()
             mirror.after_step()
         return loss
 
@@ -322,6 +321,8 @@ class TrainStep:
             raise TypeError(f"sconce.TrainStep expects one of {', '.join(_READ)} of torch.optim, not "
                             f"{type(optimizer).__name__}; a plain loop with sconce.accelerate and sconce.CompiledBackward takes "
                             "any optimizer")
+        if any(each.is_complex() for group in optimizer.param_groups for each in group["params"]):
+            raise ValueError("sconce.TrainStep has no update of complex parameters")
         loss = loss if isinstance(loss, torch.jit.ScriptModule) or is_function(loss) else scripted(loss)
         self._model = model
         self._loss = loss

@@ -161,7 +161,7 @@ TORCH_LIBRARY_FRAGMENT(sconce, library) {
       .def("clear_states", [](const intrusive_ptr<OptimizerObject>& self) { self->mirror.clear_states(); })
       .def("steps", [](const intrusive_ptr<OptimizerObject>& self) { return self->mirror.steps(); })
       .def("state", [](const intrusive_ptr<OptimizerObject>& self, int64_t parameter) { return state_of(*self, parameter); })
-      .def("step", [](const intrusive_ptr<OptimizerObject>& self) { self->captured.step(); })
+      .def("try_step", [](const intrusive_ptr<OptimizerObject>& self) { return self->captured.try_step(); })
       .def("explain",
            [](const intrusive_ptr<OptimizerObject>& self) { return json_text(json_of(self->captured.explain())); });
   library.class_<TrainStepObject>("TrainStep")

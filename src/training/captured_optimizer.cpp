@@ -45,22 +45,27 @@ class CapturedOptimizer::Impl {
       count_eager(explained_.why_eager);
       return optimizer.step(closure);
     }
-    const c10::NoGradGuard no_grad;
     at::Tensor loss;
     if (closure != nullptr) {
       const c10::AutoGradMode enable_grad(true);
       loss = closure();
     }
-    if (const char* reason = collect(optimizer)) {
+    if (const char* reason = run_captured(optimizer)) {
       count_eager(reason);
       optimizer.step();
-      return loss;
-    }
-    ++explained_.captured_steps;
-    for (const GroupUpdate& update : groups_) {
-      run(optimizer, update);
     }
     return loss;
+  }
+
+  std::optional<std::string> try_step() {
+    const std::shared_ptr<Optimizer> keep = held_.lock();
+    Optimizer& optimizer = live(keep);
+    const char* reason = rule_ == nullptr ? explained_.why_eager.c_str() : run_captured(optimizer);
+    if (reason != nullptr) {
+      return reason;
+    }
+    ++explained_.steps;
+    return std::nullopt;
   }
 
   void zero_grad(bool set_to_none) {
@@ -104,6 +109,19 @@ class CapturedOptimizer::Impl {
     auto& counts = explained_.eager_steps;
     auto found = std::find_if(counts.begin(), counts.end(), [&](const auto& each) { return each.reason == reason; });
     ++(found != counts.end() ? *found : counts.emplace_back(OptimizerExplanation::EagerSteps{reason})).steps;
+  }
+
+  // Runs the step by plans. Where it must be eager, changes nothing and returns why.
+  const char* run_captured(Optimizer& optimizer) {
+    const c10::NoGradGuard no_grad;
+    if (const char* reason = collect(optimizer)) {
+      return reason;
+    }
+    ++explained_.captured_steps;
+    for (const GroupUpdate& update : groups_) {
+      run(optimizer, update);
+    }
+    return nullptr;
   }
 
   // Finds what the step updates, and changes no state. Returns why the step must be eager; null if a plan serves it.
@@ -202,6 +220,7 @@ CapturedOptimizer::~CapturedOptimizer() = default;
 CapturedOptimizer::CapturedOptimizer(CapturedOptimizer&&) noexcept = default;
 CapturedOptimizer& CapturedOptimizer::operator=(CapturedOptimizer&&) noexcept = default;
 
+std::optional<std::string> CapturedOptimizer::try_step() { return impl_->try_step(); }
 at::Tensor CapturedOptimizer::step(const LossClosure& closure) { return impl_->step(closure); }
 void CapturedOptimizer::zero_grad(bool set_to_none) { impl_->zero_grad(set_to_none); }
 OptimizerExplanation CapturedOptimizer::explain() const { return impl_->explain(); }

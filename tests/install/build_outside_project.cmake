@@ -180,7 +180,7 @@ file(MAKE_DIRECTORY "${root}/proc" "${root}/dev" "${root}/tmp")
 set(in_root unshare --map-root-user --mount sh -c
   "mount --rbind /proc \"$0/proc\" && mount --rbind /dev \"$0/dev\" && exec chroot \"$0\" \"$@\"" "${root}")
 execute_process(COMMAND ${in_root} /opt/moved/bin/sconce --version RESULT_VARIABLE code ERROR_VARIABLE error OUTPUT_VARIABLE shown)
-if(error MATCHES "unshare failed|Operation not permitted|Permission denied")
+if(error MATCHES "unshare failed|[Oo]peration not permitted|[Pp]ermission denied")
   message(NOTICE "no namespace can be made here (${error}): the moved tree runs in this root")
   set(in_root env -i)
   set(opt "${root}/opt")

@@ -251,3 +251,26 @@ def test_compiled_backward_is_the_engines():
     with backward:
         hessian = torch.autograd.functional.hessian(lambda z: model(z).square().sum(), x[:1].detach())
     close(hessian, torch.autograd.functional.hessian(lambda z: model(z).square().sum(), x[:1].detach()))
+
+
+def test_what_no_plan_updates_is_pytorchs():
+    def run(captured):
+        torch.manual_seed(1)
+        z = torch.nn.Parameter(torch.randn(4, dtype=torch.complex64))
+        w = torch.nn.Parameter(torch.randn(4))
+        optimizer = torch.optim.Adam([z, w], 0.1)
+        if captured:
+            sconce.capture(optimizer)
+        for _ in range(5):
+            optimizer.zero_grad()
+            ((z * w).abs().square().sum() + w.sin().sum()).backward()
+            optimizer.step()
+        return optimizer, z.detach(), w.detach()
+
+    ours, theirs = run(True), run(False)
+    for a, b in zip(ours[1:], theirs[1:]):
+        close(a, b)
+    same_optimizers(ours[0], theirs[0])
+    assert sconce.explain(ours[0])["reasons"] == {"a parameter has no floating-point numbers": 5}
+    with pytest.raises(ValueError, match="complex"):
+        sconce.TrainStep(Net(), torch.nn.CrossEntropyLoss(), theirs[0])
