@@ -18,6 +18,12 @@ set(_packages_of_tools libcli11-dev libfmt-dev libspdlog-dev)
 function(sconce_install_licenses destination)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PACKAGES;OPTIONS")
   install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${destination} ${arg_OPTIONS})
+  # The libraries have inline code of LibTorch's headers. A wheel has the license beside the folder.
+  file(GLOB license "${SCONCE_LIBTORCH}/LICENSE" "${SCONCE_LIBTORCH}/../torch-*.dist-info/licenses/LICENSE")
+  if(license)
+    list(POP_FRONT license first)
+    install(FILES "${first}" DESTINATION ${destination} RENAME libtorch.txt ${arg_OPTIONS})
+  endif()
   foreach(package IN LISTS arg_PACKAGES)
     if(EXISTS "/usr/share/doc/${package}/copyright")
       install(FILES "/usr/share/doc/${package}/copyright" DESTINATION ${destination} RENAME "${package}.txt" ${arg_OPTIONS})
@@ -72,7 +78,8 @@ install(FILES
   DESTINATION "${_package_dir}")
 
 # Laid out as in the repository, so that links lead from page to page.
-install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" "${PROJECT_SOURCE_DIR}/LICENSE"
+install(FILES "${PROJECT_SOURCE_DIR}/README.md" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" "${PROJECT_SOURCE_DIR}/CONTRIBUTING.md"
+  "${PROJECT_SOURCE_DIR}/LICENSE"
   DESTINATION ${_document_dir})
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/examples" DESTINATION ${_document_dir}
   PATTERN __pycache__ EXCLUDE)

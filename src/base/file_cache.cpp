@@ -55,8 +55,8 @@ std::string FileCache::path_of(const std::string& key) const {
 
 bool FileCache::is_private() const {
   struct stat status = {};
-  return ::stat(directory_.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
-         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return ::stat(directory_.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         (status.st_uid == ::geteuid() || status.st_uid == 0) && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 //   magic │ checksum of the rest │ length of the key │ key │ content

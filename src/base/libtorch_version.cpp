@@ -2,21 +2,18 @@
 
 #include <sconce/version.h>
 
-#include <ATen/Version.h>
 #include <c10/util/Exception.h>
+#include <caffe2/core/common.h>
 #include <torch/version.h>
 
 namespace sconce {
 
-// LibTorch's libraries have no function that returns it. `at::show_config` lists it among the settings of the build.
+// at::show_config, which prints these settings, also asks CUDA's library, which may not be loaded.
 const std::string& libtorch_version() {
   static const std::string version = [] {
-    constexpr std::string_view kSetting = "TORCH_VERSION=";
-    const std::string settings = at::show_config();
-    const size_t begin = settings.find(kSetting);
-    return begin == std::string::npos
-               ? "unknown"
-               : settings.substr(begin + kSetting.size(), settings.find(',', begin) - begin - kSetting.size());
+    const auto& settings = caffe2::GetBuildOptions();
+    const auto found = settings.find("TORCH_VERSION");
+    return found == settings.end() ? "unknown" : found->second;
   }();
   return version;
 }

@@ -1,5 +1,7 @@
 #include "base/usable_cores.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -26,7 +28,10 @@ double quota_of(const std::filesystem::path& group) {
 
 struct Cores {
   Cores() {
-    const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    const bool is_known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;  // it fails with more cores than the set has
+    const int all = std::max(1, is_known ? CPU_COUNT(&allowed) : static_cast<int>(std::thread::hardware_concurrency()));
     const double quota = std::ceil(cpu_quota("/sys/fs/cgroup", "/proc/self/cgroup"));
     has_quota = quota < all;
     usable = has_quota ? static_cast<int>(quota) : all;

@@ -16,6 +16,7 @@
 #include <ATen/record_function.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/export.h>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <istream>
 #include <map>
@@ -200,14 +202,39 @@ void Module::save(const std::string& path, const ExtraFiles& extra_files) const 
   without_frames([&] {
     std::ofstream file(path, std::ios::binary);
     TORCH_CHECK(file, path, ": cannot be written: ", std::strerror(errno));
-    save(file, extra_files);
-    file.close();
-    TORCH_CHECK(file, path, ": cannot be written: ", std::strerror(errno));
+    errno = 0;
+    try {
+      save(file, extra_files);
+      file.close();
+    } catch (const c10::Error&) {
+      file.setstate(std::ios::badbit);
+    }
+    if (!file) {
+      const std::string reason = std::strerror(errno != 0 ? errno : EIO);
+      std::error_code ignored;
+      if (std::filesystem::is_regular_file(path, ignored)) {
+        std::filesystem::remove(path, ignored);  // a part of it would be no model
+      }
+      TORCH_CHECK(false, path, ": cannot be written: ", reason);
+    }
   });
 }
 
 void Module::save(std::ostream& out, const ExtraFiles& extra_files) const {
-  without_frames([&] { impl().hand_out().save(out, extra_files); });
+  without_frames([&] {
+    // LibTorch's writer ends the process when a write fails, as its destructor throws. It is told that all goes well.
+    torch::jit::ExportModule(
+        impl().hand_out(),
+        [&](const void* bytes, size_t count) {
+          if (out) {
+            out.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(count));
+          }
+          return count;
+        },
+        extra_files);
+    out.flush();
+    TORCH_CHECK(out, "the stream cannot be written: ", std::strerror(errno));
+  });
 }
 
 // Like torch::jit::Module::operator(): a pre-hook may replace the arguments, a hook the result.

@@ -104,7 +104,7 @@ void compile_into(SpecializationSource& source, const SpecializationRequest& req
   source.compiles.add();
   if (is_logged(LogLevel::kInfo)) {
     log(LogLevel::kInfo,
-        c10::str("compiled ", source.name, " for ", describe_spec(request.words), " in ", compiled->seconds * 1e3, " ms"));
+        c10::str("compiled ", source.name, " in ", compiled->seconds * 1e3, " ms for ", describe_spec(request.words)));
   }
   target.publish(std::unique_ptr<const CountedPlan>(new CountedPlan{Tier::kRanks,
                                                                     std::move(compiled->plan),

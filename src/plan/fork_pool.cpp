@@ -7,6 +7,8 @@
 #include <tbb/concurrent_hash_map.h>
 #include <tbb/task_arena.h>
 
+#include <pthread.h>
+
 #include <atomic>
 #include <utility>
 
@@ -124,6 +126,17 @@ class QueuedTask : LiesInQueue {
   std::shared_ptr<Task> task_;
 };
 
+// A child process has none of its parent's threads, and oneTBB does not start them again.
+std::atomic<bool> has_lost_threads{false};
+
+tbb::task_arena& started_arena() {
+  static tbb::task_arena& arena = *[] {
+    pthread_atfork(nullptr, nullptr, [] { has_lost_threads = true; });
+    return new tbb::task_arena;  // jobs may outlive static objects
+  }();
+  return arena;
+}
+
 }  // namespace
 
 FuturePtr fork(c10::TypePtr type, std::function<c10::IValue()> work) {
@@ -132,8 +145,11 @@ FuturePtr fork(c10::TypePtr type, std::function<c10::IValue()> work) {
   task->work = std::move(work);
   FuturePtr future = task->future;
   waiting().insert({future.get(), task});
-  static tbb::task_arena arena;
-  arena.enqueue(QueuedTask(std::move(task)));
+  if (has_lost_threads) {
+    task->run_unless_begun();
+  } else {
+    started_arena().enqueue(QueuedTask(std::move(task)));
+  }
   return future;
 }
 

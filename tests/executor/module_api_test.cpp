@@ -4,12 +4,17 @@
 #include "tests/support/graphs.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -238,6 +243,38 @@ TEST(Module, RunsAsynchronously) {
   EXPECT_TRUE(failed->hasError());
   EXPECT_THAT(failed->tryRetrieveErrorMessage(), HasSubstr("not positive"));
   EXPECT_THAT(message_of([&] { module.run_async("forward", {}); }), HasSubstr("missing value for argument 'x'"));
+}
+
+// LibTorch's own `save` ends the process.
+TEST(Module, SaysThatADiskIsFull) {
+  torch::jit::Module large("__torch__.Large");
+  large.register_parameter("w", at::zeros({512, 512}), false);
+  large.define("def forward(self, x):\n    return x + self.w\n");
+  const Module module = accelerate(large);
+  EXPECT_THAT(message_of([&] { module.save("/dev/full"); }),
+              HasSubstr("/dev/full: cannot be written: No space left on device"));
+  std::ofstream full("/dev/full", std::ios::binary);
+  EXPECT_THAT(message_of([&] { module.save(full); }), HasSubstr("the stream cannot be written"));
+  EXPECT_TRUE(module.forward({at::ones({1})}).isTensor());
+}
+
+// The child has none of the threads that ran the parent's calls.
+TEST(Module, RunsAsynchronousCallsInAForkedChild) {
+  at::set_num_threads(1);
+  torch::jit::Module script("__torch__.Forked");
+  script.define("def forward(self, x):\n    return x * 2.0\n");
+  const Module module = accelerate(script);
+  module.run_async("forward", {at::ones({2})})->wait();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    alarm(20);
+    const auto future = module.run_async("forward", {at::ones({2})});
+    future->wait();
+    _exit(future->value().toTensor()[0].item<double>() == 2.0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
