@@ -130,14 +130,19 @@ class _Mirror:
             self._steps = [-1] * len(self.parameters)
             self._states: list[dict | None] = [None] * len(self.parameters)
             self._tensors: list[dict] = [{} for _ in self.parameters]
+            self._versions = [0] * len(self.parameters)  # of the counts of steps: others may write them
         return self._twin
 
     def before_step(self) -> str:
         """Takes over what the program has changed. Returns why the step must be PyTorch's; empty if it need not be."""
         twin = self.twin
+        if getattr(self.optimizer, "grad_scale", None) is not None or getattr(self.optimizer, "found_inf", None) is not None:
+            return "a GradScaler leaves its work to the fused step"
         for number, group in enumerate(self.optimizer.param_groups):
             if any(group.get(name, False) for name in _FALSE):
                 return "one of maximize, capturable, differentiable is on"
+            if group.get("decoupled_weight_decay", self.name == "AdamW") != (self.name == "AdamW"):
+                return "decoupled_weight_decay is not that of the class"
             numbers: dict[str, float] = {}
             for name in _READ[self.name]:
                 value = group[name]
@@ -154,7 +159,8 @@ class _Mirror:
         for i, parameter in enumerate(self.parameters):
             theirs = state.get(parameter)
             known = self._tensors[i]
-            if theirs is self._states[i] and (not theirs or all(theirs.get(name) is known[name] for name in known)):
+            if theirs is self._states[i] and all(theirs.get(name) is known[name] for name in known) and (
+                    "step" not in known or known["step"]._version == self._versions[i]):
                 continue
             self._take_state(i, theirs)
         return ""
@@ -174,6 +180,7 @@ class _Mirror:
                     self.twin.set_state(j, self._steps[j], {n: t for n, t in tensors_of_j.items() if n != "step"})
         self._states[i] = theirs
         self._tensors[i] = tensors | ({"step": step} if isinstance(step, torch.Tensor) and tensors else {})
+        self._versions[i] = step._version if "step" in self._tensors[i] else 0
 
     def forget(self) -> None:
         """Compares nothing with what was known: another has stepped the optimizer."""
@@ -199,15 +206,18 @@ class _Mirror:
         if counted:
             with torch.no_grad():
                 torch._foreach_add_(counted, 1)
+            self._versions = [known["step"]._version if "step" in known else 0 for known in self._tensors]
 
     def _give_state(self, i: int, steps: int) -> None:
         state = self.optimizer.state[self.parameters[i]]
         tensors = self.twin.state(i)
         if self.name != "SGD":
-            state["step"] = torch.tensor(float(steps), dtype=torch.float32)
+            is_double = torch.get_default_dtype() == torch.float64  # as PyTorch counts
+            state["step"] = torch.tensor(float(steps), dtype=torch.float64 if is_double else torch.float32)
         state.update({name: tensors[name] for name in tensors})
         self._states[i] = state
         self._tensors[i] = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
+        self._versions[i] = state["step"]._version if "step" in state else 0
 
 
 def _own_step(optimizer: torch.optim.Optimizer) -> Callable:
@@ -224,13 +234,16 @@ class _CapturedStep:
         self.eager: dict[str, int] = {}
 
     def __call__(self, optimizer: torch.optim.Optimizer, closure: Callable[[], Any] | None = None) -> Any:
+        optimizer._opt_called = True
+        mirror = self.mirror
+        if mirror.why_eager:  # it may call the closure several times
+            self.eager[mirror.why_eager] = self.eager.get(mirror.why_eager, 0) + 1
+            return _own_step(optimizer)(optimizer, *([] if closure is None else [closure]))
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        optimizer._opt_called = True
-        mirror = self.mirror
-        reason = mirror.why_eager or mirror.before_step() or mirror.twin.try_step()
+        reason = mirror.before_step() or mirror.twin.try_step()
         if reason:
             self.eager[reason] = self.eager.get(reason, 0) + 1
             _own_step(optimizer)(optimizer)
@@ -269,6 +282,7 @@ def capture(optimizer: torch.optim.Optimizer, **options: Any) -> torch.optim.Opt
 
     hooked = torch.optim.Optimizer.profile_hook_step(step)
     hooked.captured = captured
+    hooked.before = vars(optimizer).get("step")
     hooked._wrapped_by_lr_sched = True  # schedulers wrap a step to note that it was called, which `captured` does
     optimizer.step = types.MethodType(hooked, optimizer)
     return optimizer
@@ -283,7 +297,10 @@ def release(optimizer: torch.optim.Optimizer) -> bool:
     """Gives the optimizer its own step back. Returns whether it was captured."""
     if captured_step_of(optimizer) is None:
         return False
+    before = optimizer.step.before
     del optimizer.step
+    if before is not None:
+        optimizer.step = before
     return True
 
 
@@ -304,7 +321,10 @@ class TrainStep:
 
     `model`: a scripted module, or an nn.Module, which is scripted and shares its parameters. `loss`: a module or function of
     the model's result and the targets, scripted or one that `torch.jit.script` can compile. `optimizer`: SGD, Adam, AdamW,
-    RMSprop or Adagrad of torch.optim. Its hooks are not called.
+    RMSprop or Adagrad of torch.optim, without `maximize` and options that are tensors. Its hooks are not called.
+
+    An unscripted model or loss is scripted once: what is changed in the original later, other than in its tensors, is not seen.
+    Numbers and flags of the loss are constants of a recorded step; make another TrainStep for other ones.
 
     `clip_norm`, `clip_value`: as `torch.nn.utils.clip_grad_norm_` and `clip_grad_value_` before each step. `accumulate`: adds
     up the gradients of so many calls, of the mean of their losses. `autocast`: torch.bfloat16 or torch.float16, for forward and

@@ -89,10 +89,12 @@ c10::Dict<std::string, at::Tensor> state_of(const OptimizerObject& object, int64
 // `loss`: a module, or the name of a function of the program that `any_module` belongs to.
 TrainStep::GeneralLoss loss_of(const c10::IValue& loss, const c10::IValue& any_module, const Options& options) {
   if (loss.isString()) {
-    return [program = MethodTable::program_of(function_of(any_module, loss.toStringRef()), options)](
+    torch::jit::Function& function = function_of(any_module, loss.toStringRef());
+    return [program = MethodTable::program_of(function, options), schema = function.getSchema()](
                const c10::IValue& output, const std::vector<c10::IValue>& targets) {
       torch::jit::Stack stack{output};
       stack.insert(stack.end(), targets.begin(), targets.end());
+      schema.checkAndNormalizeInputs(stack, {});
       program->run(stack);
       return stack.front().toTensor();
     };

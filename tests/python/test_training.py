@@ -1,4 +1,5 @@
 """Backward, optimizers and steps by plans, beside PyTorch's own."""
+import contextlib
 import copy
 import gc
 import warnings
@@ -7,6 +8,7 @@ import weakref
 import pytest
 import sconce
 import torch
+import torch.utils.checkpoint
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, 0.1),
@@ -274,3 +276,104 @@ def test_what_no_plan_updates_is_pytorchs():
     assert sconce.explain(ours[0])["reasons"] == {"a parameter has no floating-point numbers": 5}
     with pytest.raises(ValueError, match="complex"):
         sconce.TrainStep(Net(), torch.nn.CrossEntropyLoss(), theirs[0])
+
+
+def test_compiled_backward_runs_code_of_python():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, = ctx.saved_tensors
+            return gradient * (2 + 0 * x)
+
+    model = Net()
+    model.a.register_full_backward_hook(lambda module, given, got: None)
+    x = torch.randn(16, 8)
+
+    def gradients(scope):
+        model.zero_grad()
+        with scope:
+            y = Double.apply(model(x))
+            y = y + torch.utils.checkpoint.checkpoint(model.b, torch.tanh(y @ torch.ones(3, 32)), use_reentrant=False)
+            y.square().mean().backward()
+        return [p.grad.clone() for p in (model.a.weight, model.b.bias)]
+
+    backward = sconce.CompiledBackward(compile="blocking")
+    for _ in range(5):
+        for a, b in zip(gradients(backward), gradients(contextlib.nullcontext())):
+            close(a, b)
+
+
+def test_losses_have_defaults():
+    model = torch.nn.Linear(8, 4)
+    step = sconce.TrainStep(model, torch.nn.functional.mse_loss, torch.optim.SGD(model.parameters(), 0.1))
+    x, y = torch.randn(3, 8), torch.randn(3, 4)
+    for _ in range(4):
+        expected = torch.nn.functional.mse_loss(model(x), y).detach()
+        close(step(x, y), expected)
+    with pytest.raises(RuntimeError, match="missing value for argument 'target'"):
+        step(x, ())
+    with pytest.raises(RuntimeError, match="at most 6 argument"):
+        step(x, [y] * 9)
+
+
+def test_steps_of_others_count():
+    def run(ours):
+        torch.manual_seed(3)
+        model = torch.nn.Linear(8, 3)
+        optimizer = torch.optim.Adam(model.parameters(), 0.1)
+        losses = (torch.nn.CrossEntropyLoss(), torch.nn.CrossEntropyLoss(label_smoothing=0.3))
+        steps = [sconce.TrainStep(model, loss, optimizer) for loss in losses] if ours else None
+        for i, (x, y) in enumerate(batches(12)):
+            if ours and i % 3 < 2:
+                steps[i % 3](x, y)
+            else:
+                optimizer.zero_grad()
+                losses[i % 3 if i % 3 < 2 else 0](model(x), y).backward()
+                optimizer.step()
+            if i == 8:
+                for state in optimizer.state.values():
+                    state["step"].zero_()
+            if i == 10:
+                for state in optimizer.state.values():
+                    state.clear()
+        return model, optimizer
+
+    ours, theirs = run(True), run(False)
+    same_optimizers(ours[1], theirs[1])
+    for a, b in zip(ours[0].parameters(), theirs[0].parameters()):
+        close(a, b)
+
+
+@pytest.mark.parametrize("name", ["decoupled", "scaler", "closure"])
+def test_captured_steps_leave_to_pytorch(name):
+    def run(captured):
+        p = torch.nn.Parameter(torch.ones(3))
+        optimizer = {"decoupled": lambda: torch.optim.Adam([p], 0.1, weight_decay=0.5, decoupled_weight_decay=True),
+                     "scaler": lambda: torch.optim.SGD([p], 0.1, fused=True),
+                     "closure": lambda: torch.optim.LBFGS([p], 0.1)}[name]()
+        if captured:
+            sconce.capture(optimizer)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (p - 3).square().sum()
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            if name == "scaler":
+                optimizer.zero_grad()
+                scaler.scale(p.sum()).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            else:
+                optimizer.step(closure)
+        return p.detach()
+
+    close(run(True), run(False))

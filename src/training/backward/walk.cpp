@@ -65,6 +65,11 @@ void append_metadata(std::string& key, std::vector<int64_t>& sizes, const torch:
   }
 }
 
+// A torch.autograd.Function of Python's would run Python to tell what it has saved, and this thread may not hold its lock.
+bool is_python_function(const torch::autograd::Node& node) {
+  return std::string_view(typeid(node).name()) == "N5torch8autograd6PyNodeE";
+}
+
 }  // namespace
 
 // The engine's schedule without its calls: a node is ready once all edges to it that GraphTask::dependencies_ counts have
@@ -167,9 +172,17 @@ void BackwardSchedule::collect(BackwardCall& call) {
   }
   torch::dynamo::autograd::CompiledNodeArgs arguments(compiler_, *call.entry);
   try {
-    call.node->compiled_args(arguments);
+    if (is_python_function(*call.node)) {
+      call.is_opaque = true;
+    } else {
+      call.node->compiled_args(arguments);
+    }
   } catch (const c10::NotImplementedError&) {
     call.is_opaque = true;  // LibTorch raises this for classes that do not tell what they have saved
+  }
+  if (!compiler_.sv_to_hooks.empty()) {
+    why_not_ = "a tensor was saved with hooks";
+    return;
   }
   const torch::dynamo::autograd::CacheKey key = arguments.key();
   append(structure_, key.key_size);
