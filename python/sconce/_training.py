@@ -105,6 +105,11 @@ _FALSE = ("maximize", "capturable", "differentiable")
 _CLASSES = {getattr(torch.optim, name): name for name in _READ}
 
 
+def _version_of_steps(tensors: dict) -> int:
+    """How often the count of steps was written; 0 without a count."""
+    return tensors["step"]._version if "step" in tensors else 0
+
+
 class _Mirror:
     """A PyTorch optimizer's twin in C++: the same parameters and state tensors, its options and counts of steps copied."""
 
@@ -160,7 +165,7 @@ class _Mirror:
             theirs = state.get(parameter)
             known = self._tensors[i]
             if theirs is self._states[i] and all(theirs.get(name) is known[name] for name in known) and (
-                    "step" not in known or known["step"]._version == self._versions[i]):
+                    _version_of_steps(known) == self._versions[i]):
                 continue
             self._take_state(i, theirs)
         return ""
@@ -180,7 +185,7 @@ class _Mirror:
                     self.twin.set_state(j, self._steps[j], {n: t for n, t in tensors_of_j.items() if n != "step"})
         self._states[i] = theirs
         self._tensors[i] = tensors | ({"step": step} if isinstance(step, torch.Tensor) and tensors else {})
-        self._versions[i] = step._version if "step" in self._tensors[i] else 0
+        self._versions[i] = _version_of_steps(self._tensors[i])
 
     def forget(self) -> None:
         """Compares nothing with what was known: another has stepped the optimizer."""
@@ -206,7 +211,7 @@ class _Mirror:
         if counted:
             with torch.no_grad():
                 torch._foreach_add_(counted, 1)
-            self._versions = [known["step"]._version if "step" in known else 0 for known in self._tensors]
+            self._versions = [_version_of_steps(known) for known in self._tensors]
 
     def _give_state(self, i: int, steps: int) -> None:
         state = self.optimizer.state[self.parameters[i]]
@@ -217,7 +222,7 @@ class _Mirror:
         state.update({name: tensors[name] for name in tensors})
         self._states[i] = state
         self._tensors[i] = {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
-        self._versions[i] = state["step"]._version if "step" in state else 0
+        self._versions[i] = _version_of_steps(self._tensors[i])
 
 
 def _own_step(optimizer: torch.optim.Optimizer) -> Callable:

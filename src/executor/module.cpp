@@ -222,7 +222,8 @@ void Module::save(const std::string& path, const ExtraFiles& extra_files) const 
 
 void Module::save(std::ostream& out, const ExtraFiles& extra_files) const {
   without_frames([&] {
-    // LibTorch's writer ends the process when a write fails, as its destructor throws. It is told that all goes well.
+    // LibTorch's writer throws from its destructor when a write fails, which ends the process. So this reports success, and
+    // checks the stream afterward.
     torch::jit::ExportModule(
         impl().hand_out(),
         [&](const void* bytes, size_t count) {

@@ -44,7 +44,7 @@ std::unique_ptr<at::ObserverContext> before_call(const at::RecordFunction& call)
   return nullptr;
 }
 
-// A program that cannot be changed is told by its environment.
+// Reads SCONCE_ACCELERATE when the library is loaded, for programs that cannot be changed.
 const bool kAsEnvironmentSays = [] {
   const std::string& asked = environment().accelerate;
   if (!asked.empty()) {

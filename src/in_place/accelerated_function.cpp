@@ -68,7 +68,7 @@ class InPlaceExecutor final : public GraphExecutorImplBase {
   }
 
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 12
-  // For whom wants to look at a plan, without a call.
+  // LibTorch asks for this plan to show it, not to run it.
   const ExecutionPlan& getInputIndependentPlan() override { return libtorch().getInputIndependentPlan(); }
 #endif
 
