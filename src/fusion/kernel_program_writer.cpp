@@ -72,7 +72,8 @@ std::optional<ElementArgument> KernelProgramWriter::operand(size_t position, con
   }
   operands_.push_back({position, views});
   return ElementArgument{.kind = ElementArgument::Kind::kTensor,
-                         .value = builder_.load(static_cast<uint32_t>(operands_.size() - 1), tensor.scalar_type())};
+                         .value = builder_.load(static_cast<uint32_t>(operands_.size() - 1), tensor.scalar_type()),
+                         .is_wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number()};
 }
 
 // Returns whether LibTorch may convert an operand to the dtype of others before it looks at strides, and the copy has other

@@ -37,6 +37,9 @@ std::string to_string(const TensorFacts& facts) {
   if (facts.contiguous) {
     fields.push_back("contiguous");
   }
+  if (facts.is_wrapped_number) {
+    fields.push_back("number");
+  }
   if (facts.requires_grad) {
     fields.push_back(*facts.requires_grad ? "requires_grad=1" : "requires_grad=0");
   }
@@ -100,6 +103,7 @@ TensorFacts facts_of(const at::Tensor& tensor) {
   facts.device = tensor.device();
   facts.layout = tensor.layout();
   facts.requires_grad = tensor.requires_grad();
+  facts.is_wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
   if (tensor.is_nested()) {
     return facts;  // a nested tensor: its rows differ in size
   }
@@ -141,7 +145,10 @@ std::optional<std::vector<Dim>> common_dims(const std::optional<std::vector<Dim>
 TensorFacts common_facts(const TensorFacts& a, const TensorFacts& b) {
   TensorFacts facts;
   facts.defined = common(a.defined, b.defined);
-  facts.dtype = common(a.dtype, b.dtype);
+  // A dtype counts for less in a number, so one that only some cases have as a number is not known.
+  const bool promote_alike = a.is_wrapped_number == b.is_wrapped_number;
+  facts.dtype = promote_alike ? common(a.dtype, b.dtype) : std::nullopt;
+  facts.is_wrapped_number = a.is_wrapped_number && b.is_wrapped_number;
   facts.device = common(a.device, b.device);
   facts.layout = common(a.layout, b.layout);
   facts.requires_grad = common(a.requires_grad, b.requires_grad);
@@ -172,6 +179,7 @@ TensorFacts all_facts(TensorFacts a, const TensorFacts& b) {
   add_dims(a.sizes, b.sizes);
   add_dims(a.strides, b.strides);
   a.contiguous = a.contiguous || b.contiguous;
+  a.is_wrapped_number = a.is_wrapped_number || b.is_wrapped_number;
   return a;
 }
 

@@ -48,6 +48,8 @@ struct TensorFacts {
   std::optional<std::vector<Dim>> strides;
   bool contiguous = false;  // the strides are those of a new contiguous tensor, also in dims of one element
   std::optional<bool> requires_grad;
+  // A number as a tensor, as `torch.jit.trace` records those of Python. Type promotion takes it as a number.
+  bool is_wrapped_number = false;
 
   bool empty() const { return *this == TensorFacts{}; }
   void forget_strides() {
@@ -58,7 +60,7 @@ struct TensorFacts {
 };
 
 // Returns TorchScript's notation: `Float(2, *, SS(-1), strides=[6, 2, 1], requires_grad=0, device=cpu)`, with `contiguous`
-// among the fields;
+// and `number` (a wrapped one) among the fields;
 // `FloatTensor(device=cpu)` if the rank is unknown, `Tensor` if nothing is known; followed by `[Undefined]` for an undefined
 // tensor.
 std::string to_string(const TensorFacts& facts);

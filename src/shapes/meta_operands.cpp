@@ -75,6 +75,17 @@ std::optional<c10::IValue> MetaOperands::stand_in(const c10::Type& type) {
 }
 
 std::optional<c10::IValue> MetaOperands::meta_tensor(const TensorFacts& facts) {
+  const std::optional<at::Tensor> made = tensor_like(facts);
+  if (!made) {
+    return std::nullopt;  // an IValue made of `made` would be None
+  }
+  if (facts.is_wrapped_number) {
+    made->unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  return *made;
+}
+
+std::optional<at::Tensor> MetaOperands::tensor_like(const TensorFacts& facts) {
   const bool is_meta = device_ == at::kMeta;
   static const std::array emptied = {c10::kStrided, c10::kSparse, c10::kSparseCsr};
   const bool has_rank = facts.sizes || ranks_used_ < ranks_.size();

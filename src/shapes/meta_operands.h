@@ -39,6 +39,7 @@ class MetaOperands {
  private:
   std::optional<c10::IValue> stand_in(const c10::Type& type);
   std::optional<c10::IValue> meta_tensor(const TensorFacts& facts);
+  std::optional<at::Tensor> tensor_like(const TensorFacts& facts);
 
   SizeArithmetic& arithmetic_;
   const c10::DeviceType device_;

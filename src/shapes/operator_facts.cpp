@@ -89,7 +89,8 @@ class OperatorFacts {
     });
     const Effects effects = effects_of(node_);
     AbstractValues results(node_.outputs().size());
-    if (!produces_tensors || effects.unknown || effects.external || effects.state || node_.op().runs_under_autocast) {
+    if (!produces_tensors || schema_.is_vararg() || effects.unknown || effects.external || effects.state ||
+        node_.op().runs_under_autocast) {
       return results;
     }
     if (node_.opcode() == Opcode::kAutocastCast) {
@@ -328,7 +329,9 @@ class OperatorFacts {
     for (size_t i = 0; i < operands_.size(); ++i) {
       const c10::Argument& declared = schema_.arguments()[i];
       const TensorFacts* tensor = operands_[i].as_tensor();
-      if (tensor != nullptr && declared.name() != "condition") {
+      if (tensor != nullptr && tensor->is_wrapped_number) {
+        promoted.add_number(*tensor->dtype);
+      } else if (tensor != nullptr && declared.name() != "condition") {
         promoted.add_tensor(*tensor->dtype, tensor->sizes ? std::optional(tensor->sizes->empty()) : std::nullopt);
       } else if (declared.type()->kind() == c10::TypeKind::NumberType && declared.name() != "alpha") {
         promoted.add_number(*node_.input(i)->type());

@@ -118,7 +118,11 @@ std::vector<c10::IValue> seeded_arguments(const Graph& graph) {
           }
         }
         const at::ScalarType dtype = facts != nullptr && facts->dtype ? *facts->dtype : at::kDouble;
-        return at::rand(sizes, at::kDouble).to(dtype);
+        at::Tensor made = at::rand(sizes, at::kDouble).to(dtype);
+        if (facts != nullptr && facts->is_wrapped_number) {
+          made.unsafeGetTensorImpl()->set_wrapped_number(true);
+        }
+        return made;
       }
       case c10::TypeKind::IntType: return 3;
       case c10::TypeKind::FloatType: return 0.5;

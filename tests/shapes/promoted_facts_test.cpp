@@ -110,6 +110,39 @@ TEST(PromotedFacts, OfTwoTensorsHoldForAllDtypesAndRanks) {
   EXPECT_GT(claims, 1'000U);
 }
 
+// `torch.jit.trace` records the numbers of Python so.
+at::Tensor wrapped(const c10::IValue& number) {
+  at::Tensor tensor = at::scalar_tensor(number.toScalar());
+  tensor = number.isDouble() ? tensor.to(at::kDouble) : tensor;
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+TEST(PromotedFacts, OfATensorAndAWrappedNumberHold) {
+  size_t claims = 0;
+  for (const char* op : kOperators) {
+    const std::string text = text_of("%a : Tensor, %b : Tensor", op);
+    for (const c10::IValue& number : std::vector<c10::IValue>{3, 0.75, true, c10::IValue(c10::complex<double>(0, 1))}) {
+      for (const at::ScalarType dtype : kDtypes) {
+        for (const int64_t rank : kRanks) {
+          std::set<at::ScalarType> possible;
+          for (const int64_t each : possible_ranks(rank)) {
+            if (const auto result = seen(text, {tensor_of(dtype, each), wrapped(number)})) {
+              possible.insert(*result);
+            }
+          }
+          const auto claim = claimed(text, {facts_with(dtype, rank), facts_of(wrapped(number))});
+          claims += claim ? 1 : 0;
+          expect_claim(
+              claim, possible, /*ranks_are_known=*/false,
+              std::string(op) + " of " + c10::toString(dtype) + " of rank " + std::to_string(rank) + " and a number");
+        }
+      }
+    }
+  }
+  EXPECT_GT(claims, 200U);
+}
+
 TEST(PromotedFacts, OfATensorAndANumberHold) {
   const std::map<std::string, std::vector<c10::IValue>> kNumbers = {
       {"int", {3}},

@@ -25,7 +25,8 @@ std::optional<ElementArgument> known_argument(ProgramBuilder& builder, const Val
   }
   return ElementArgument{.kind = ElementArgument::Kind::kTensor,
                          .value = builder.load(position, *facts->dtype),
-                         .is_zero_dim = facts->sizes ? facts->sizes->empty() : unknown_is_zero_dim};
+                         .is_zero_dim = facts->sizes ? facts->sizes->empty() : unknown_is_zero_dim,
+                         .is_wrapped_number = facts->is_wrapped_number};
 }
 
 // Returns whether some operand is known to be on a device other than the CPU, whose kernels compute with float16.

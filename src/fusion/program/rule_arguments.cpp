@@ -75,7 +75,7 @@ Type RuleArguments::promoted(std::initializer_list<size_t> positions) const {
     if (!is_value(i)) {
       return std::nullopt;
     }
-    if (is_tensor(i)) {
+    if (is_tensor(i) && !arguments_[i].is_wrapped_number) {
       promoted.add_tensor(type(i), arguments_[i].is_zero_dim);
     } else {
       promoted.add_number(type(i));

@@ -21,7 +21,8 @@ struct ElementArgument {
   };
   Kind kind = Kind::kConstant;
   Element value;
-  bool is_zero_dim = false;  // a tensor without dimensions: its dtype counts less (type promotion)
+  bool is_zero_dim = false;        // a tensor without dimensions: its dtype counts less (type promotion)
+  bool is_wrapped_number = false;  // a number as a tensor: its dtype counts as a number's
   c10::IValue constant;
 };
 

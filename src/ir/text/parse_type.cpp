@@ -98,6 +98,11 @@ void parse_tensor_fields(Lexer& cursor, TensorFacts& facts, bool sizes_are_known
       }
     } else if (cursor.accept("contiguous")) {
       facts.contiguous = true;
+    } else if (cursor.accept("number")) {
+      facts.is_wrapped_number = facts.sizes && facts.sizes->empty();
+      if (!facts.is_wrapped_number) {
+        cursor.fail("a number has no dimensions");
+      }
     } else if (cursor.accept("requires_grad")) {
       cursor.expect("=");
       facts.requires_grad = cursor.integer() != 0;
@@ -123,7 +128,7 @@ void parse_tensor_fields(Lexer& cursor, TensorFacts& facts, bool sizes_are_known
     } else if (sizes_are_known) {
       facts.sizes->push_back(parse_dim(cursor));
     } else {
-      cursor.fail("expected requires_grad=, device=, strides=, contiguous or ')'");
+      cursor.fail("expected requires_grad=, device=, strides=, contiguous, number or ')'");
     }
     cursor.accept(",");
   }

@@ -55,6 +55,7 @@ class Pool {
 
   Value* equal_tensor(Value& output, const at::Tensor& tensor) {
     std::string form = output.type()->annotation_str() + c10::toString(tensor.scalar_type());
+    form += tensor.unsafeGetTensorImpl()->is_wrapped_number() ? " number" : "";
     for (const int64_t size : tensor.sizes()) {
       form += ' ' + std::to_string(size);
     }
