@@ -70,6 +70,8 @@ class Tracer {
 
   // Returns the value that a tensor has in the graph. A tensor that is not of this trace becomes an input (`captured`).
   Value* value_of(const at::Tensor& tensor);
+  // Records what C++ code has filled these tensors with, as the first operator that reads one does. May capture contents.
+  void keep_contents(const std::vector<at::Tensor>& results);
   // Returns the tensors that the trace met and was not given. The last inputs of the graph stand for them, in this order.
   const std::vector<at::Tensor>& captured() const { return captured_; }
 

@@ -149,6 +149,12 @@ void Tracer::keep_contents_of(const at::Tensor& tensor) {
   copy->append_to(graph_->body());
 }
 
+void Tracer::keep_contents(const std::vector<at::Tensor>& results) {
+  for (size_t i = 0; i < results.size() && !refusal_; ++i) {
+    operand(results[i]);
+  }
+}
+
 void Tracer::note_data(TraceTensor& copy) {
   // Formulas of LibTorch take `.data()` of what nodes have saved, where no gradient is asked for. C++ code may fill memory
   // without contents through it.

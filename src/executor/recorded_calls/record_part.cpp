@@ -250,7 +250,7 @@ void add_backward(PartRecording recording, DifferentiableGraphs graphs, const Tr
 
 PartRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& results,
                                const std::vector<at::Tensor>& tensors) {
-  PartRecording recording{.last_of_forward = tracer.graph().body().last(), .results = results.size()};
+  PartRecording recording{.results = results.size()};
   if (tracer.graph().node_count() > kMaxOperators) {
     tracer.refuse("it runs more than " + std::to_string(kMaxOperators) + " operators");
     return recording;
@@ -264,6 +264,7 @@ PartRecording record_gradients(Tracer& tracer, const std::vector<at::Tensor>& re
     tracer.graph().add_output(read.value);
     recording.reads.push_back(read.number);
   }
+  recording.last_of_forward = tracer.graph().body().last();
   const size_t captured = tracer.captured().size();
   differentiate_results(tracer, results, tensors, recording);
   for (size_t i = recording.reads.size(); i < tracer.reads().size(); ++i) {

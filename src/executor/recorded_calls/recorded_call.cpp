@@ -99,6 +99,7 @@ struct PartRun {
         results.push_back(output.toTensor());
       }
     }
+    tracer.keep_contents(results);
     traced.insert(traced.end(), tracer.captured().begin(), tracer.captured().end());
     return record_gradients(tracer, results, traced);
   }
@@ -239,6 +240,7 @@ std::optional<RecordedCall::Rehearsal> RecordedCall::run_on_tracer(torch::jit::S
     Rehearsal rehearsal;
     rehearsal.marked = states.marked();
     rehearsal.runs_backward = tracer.runs_backward();
+    tracer.keep_contents(tensors_in({result_}));
     captured_ = tracer.captured();
     std::vector<at::Tensor> tensors = arguments;
     tensors.insert(tensors.end(), tracer.captured().begin(), tracer.captured().end());
