@@ -59,6 +59,18 @@ bool FileCache::is_private() const {
          (status.st_uid == ::geteuid() || status.st_uid == 0) && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
+std::string FileCache::why_not_kept() const {
+  if (directory_.empty()) {
+    return "no directory is named";
+  }
+  if (::access(directory_.c_str(), F_OK) != 0) {
+    return "the directory cannot be made";
+  }
+  return !is_private()                             ? "others own the directory, or may write it"
+         : ::access(directory_.c_str(), W_OK) != 0 ? "the directory cannot be written"
+                                                   : "";
+}
+
 //   magic │ checksum of the rest │ length of the key │ key │ content
 std::optional<std::string> FileCache::find(const std::string& key) const {
   if (!is_private()) {

@@ -26,6 +26,8 @@ class FileCache {
   std::optional<std::string> find(const std::string& key) const;
   // Keeps the content. Does nothing if the disk is full or the directory cannot be written: then it is compiled again.
   void keep(const std::string& key, std::string_view content) const;
+  // Returns why nothing that is compiled from now on can be kept; empty if it can.
+  std::string why_not_kept() const;
 
  private:
   std::string path_of(const std::string& key) const;

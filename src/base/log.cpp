@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 
 namespace sconce {
@@ -14,6 +15,7 @@ struct Log {
   std::atomic<bool> has_callback{false};
   std::mutex mutex;
   std::shared_ptr<const LogCallback> callback;
+  std::set<std::string> once;  // lines of log_once
 
   static Log& of_process() {
     static auto* const log = new Log;  // compiles may outlive static objects
@@ -44,6 +46,18 @@ void log(LogLevel level, const std::string& line) {
     (*callback)(level, line);
   } else if (level == LogLevel::kWarning) {
     TORCH_WARN("sconce: ", line);
+  }
+}
+
+void log_once(LogLevel level, const std::string& line) {
+  Log& log_of_process = Log::of_process();
+  bool is_first = false;
+  {
+    const std::lock_guard<std::mutex> lock(log_of_process.mutex);
+    is_first = log_of_process.once.insert(line).second;
+  }
+  if (is_first) {
+    log(level, line);
   }
 }
 

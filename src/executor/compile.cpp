@@ -2,6 +2,7 @@
 
 #include "analysis/node_devices.h"
 #include "autodiff/differentiate.h"
+#include "base/log.h"
 #include "executor/stages.h"
 #include "fusion/group/form_groups.h"
 #include "fusion/kernels_on_device.h"
@@ -77,6 +78,14 @@ struct FinishSettings {
   TraceSettings::Complete complete = {};
 };
 
+// Returns the runner's refusals, after it told the program of each.
+const std::vector<RefusalExplanation>& logged_failures(const PassRunner& runner) {
+  for (const RefusalExplanation& refusal : runner.refusals()) {
+    log_once(LogLevel::kWarning, refusal.what + ": " + refusal.reason);
+  }
+  return runner.refusals();
+}
+
 // Lowers the graph that the passes have left, and adds up what the compile did.
 Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> graph, const FinishSettings& finishing,
                                 PassRunner& runner, const CompileSettings& settings, Clock::time_point start) {
@@ -116,7 +125,8 @@ Expected<CompiledMethod> finish(CompiledMethod compiled, std::shared_ptr<Graph> 
   compiled.plan = std::move(*plan);
   compiled.plan->set_name(settings.name);
   compiled.passes.insert(compiled.passes.end(), runner.timings().begin(), runner.timings().end());
-  compiled.refusals.insert(compiled.refusals.end(), runner.refusals().begin(), runner.refusals().end());
+  const auto& failures = logged_failures(runner);
+  compiled.refusals.insert(compiled.refusals.end(), failures.begin(), failures.end());
   compiled.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return compiled;
 }
@@ -195,7 +205,7 @@ Expected<std::vector<RefusalExplanation>> show_stages(std::unique_ptr<Graph> gra
   if (!optimized) {
     return optimized.refusal();
   }
-  return runner.refusals();
+  return logged_failures(runner);
 }
 
 Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeInputs& assume,
@@ -221,7 +231,7 @@ Expected<CompiledMethod> compile_specialized(const Graph& general, const AssumeI
   changed = changed || (has_compiled_cast(*graph) && kernels_for(*graph, settings));
   changed = changed || (settings.cuda_graphs && !main_device_of(*graph).is_cpu());
   if (!changed) {
-    compiled.refusals = runner.refusals();
+    compiled.refusals = logged_failures(runner);
     return compiled;
   }
   auto finished = finish(std::move(compiled), std::move(graph),

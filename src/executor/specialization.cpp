@@ -8,6 +8,7 @@
 #include "ir/dump.h"
 #include "plan/intra_op_threads.h"
 
+#include <ATen/core/class_type.h>
 #include <ATen/record_function.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
@@ -37,11 +38,15 @@ void Specialization::refuse(const std::string& reason, std::vector<RefusalExplan
 }
 
 void Specialization::fail(const std::string& reason) noexcept {
-  const std::lock_guard<std::mutex> lock(mutex_);
   try {
-    why_not_ = reason;
-    refusals_.push_back({"specialized plan", reason, {}, {}});
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      why_not_ = reason;
+      refusals_.push_back({"specialized plan", reason, {}, {}});
+    }
+    log_once(LogLevel::kWarning, "calls run without a specialized plan: " + reason);
   } catch (const std::bad_alloc&) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     why_not_ = "out of memory";  // short enough to need none
   }
 }
@@ -67,6 +72,13 @@ namespace {
 bool has_default_dtype_of(const SpecializationRequest& request) {
   return spec_words::kDefaultDtype.of(request.words.front()) ==
          static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
+}
+
+// Returns the name with that of the method's class.
+std::string full_name(const SpecializationSource& source) {
+  const auto inputs = source.general->inputs();
+  const auto module = inputs.empty() ? nullptr : inputs[0]->type()->cast<c10::ClassType>();
+  return module != nullptr && module->name() ? module->name()->name() + "." + source.name : source.name;
 }
 
 Expected<CompiledMethod> compile_for(const SpecializationSource& source, const SpecializationRequest& request,
@@ -104,7 +116,7 @@ void compile_into(SpecializationSource& source, const SpecializationRequest& req
   source.compiles.add();
   if (is_logged(LogLevel::kInfo)) {
     log(LogLevel::kInfo,
-        c10::str("compiled ", source.name, " in ", compiled->seconds * 1e3, " ms for ", describe_spec(request.words)));
+        c10::str("compiled ", full_name(source), " in ", compiled->seconds * 1e3, " ms for ", describe_spec(request.words)));
   }
   target.publish(std::unique_ptr<const CountedPlan>(new CountedPlan{Tier::kRanks,
                                                                     std::move(compiled->plan),
@@ -158,13 +170,8 @@ void compile_later(const std::shared_ptr<SpecializationSource>& source, Speciali
       target->release();
       return;
     }
-    static std::once_flag is_logged;
-    std::call_once(is_logged, [&] {
-      log(LogLevel::kWarning, "no thread can be started that compiles (" + why_no_thread +
-                                  "): calls run without specialized plans. Options::compile(CompileMode::kBlocking) needs "
-                                  "no thread.");
-    });
-    target->fail("no thread can be started that compiles: " + why_no_thread);
+    target->fail("no thread can be started that compiles (" + why_no_thread +
+                 "); Options::compile(CompileMode::kBlocking) needs no thread");
   } catch (const std::exception& failure) {
     target->fail(failure.what());
   }

@@ -3,6 +3,9 @@
 #include "analysis/effects.h"
 #include "analysis/memory/alias_sets.h"
 #include "base/call_watch.h"
+#include "base/environment.h"
+#include "base/exception_message.h"
+#include "base/log.h"
 #include "base/tensors_in.h"
 #include "plan/step.h"
 #include "trace/tensor_state.h"
@@ -183,9 +186,23 @@ std::shared_ptr<RecordedCall> RecordedCallCache::run_and_record(const c10::intru
   if (refusal.empty()) {
     refusal = states.refusal();
   }
-  auto recording = !refusal.empty() ? RecordedCall::refused(module, arguments, std::move(refusal))
-                                    : RecordedCall::rehearse(module, arguments, pattern, may_write(), states.marked(),
-                                                             run_method, method_, options_);
+  std::shared_ptr<RecordedCall> recording;
+  if (refusal.empty()) {
+    try {
+      recording =
+          RecordedCall::rehearse(module, arguments, pattern, may_write(), states.marked(), run_method, method_, options_);
+    } catch (const std::exception& failure) {
+      if (environment().is_test()) {
+        throw;
+      }
+      // The call itself has succeeded.
+      refusal = "the recording failed: " + joined_lines(message_of(failure));
+      log_once(LogLevel::kWarning, "calls of " + method_.name + " run without recordings: " + refusal);
+    }
+  }
+  if (recording == nullptr) {
+    recording = RecordedCall::refused(module, arguments, std::move(refusal));
+  }
   if (!recording->refusal.empty()) {
     table_.count_eager(recording->refusal);
   }

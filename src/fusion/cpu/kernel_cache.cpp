@@ -2,6 +2,7 @@
 
 #include "base/compile_queue.h"
 #include "base/environment.h"
+#include "base/file_cache.h"
 #include "base/log.h"
 #include "fusion/cpu/cpu_kernels.h"
 #include "fusion/program/kernel_width.h"
@@ -112,6 +113,11 @@ Expected<CachedKernel::Compiled> KernelCache::compile(const CachedKernel& kernel
   if (!code) {
     log(LogLevel::kWarning, "a kernel cannot be compiled, so that operators run one by one: " + code.refusal().reason);
     return code.refusal();
+  }
+  if (is_logged(LogLevel::kInfo) && !environment().kernel_cache.empty()) {
+    if (const std::string why = FileCache(environment().kernel_cache, ".o").why_not_kept(); !why.empty()) {
+      log_once(LogLevel::kInfo, "compiled kernels are not kept in " + environment().kernel_cache + ": " + why);
+    }
   }
   return CachedKernel::Compiled{*code, reinterpret_cast<KernelFunction>((*code)->address(kKernelFunctionName)),
                                 std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};

@@ -140,7 +140,6 @@ MeasureSettings settings_of(const BenchOptions& options, const Subject& subject,
                     ": no parameter of the model requires a gradient, so --train has nothing to train; save the model with "
                     "parameters that do, or leave out --train");
   }
-  warn_of_failed_passes(failed_passes(module, call.method));
   measured.seed = call.seed;
   measured.seconds = options.seconds;
   measured.threads = subject.threads;

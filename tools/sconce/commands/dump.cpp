@@ -118,11 +118,11 @@ std::vector<StageGraph> graphs_of(const torch::jit::Module& module, const DumpOp
   }
   std::vector<StageGraph> graphs;
   try {
-    auto refusals = show_stages(expect(source)->clone(), compile, [&](std::string_view name, const Graph& graph) {
+    auto shown = show_stages(expect(source)->clone(), compile, [&](std::string_view name, const Graph& graph) {
       graphs.push_back({std::string(name), graph.clone()});
       return name != stage;
     });
-    warn_of_failed_passes(failed_passes(expect(refusals)));
+    expect(shown);
   } catch (const c10::Error& failure) {
     throw RefusedError(plain_message(failure));
   }

@@ -81,13 +81,11 @@ Json json_of_device_kernel(const CachedDeviceKernel& kernel, const std::string& 
 
 std::string generic_plan_of(const Module& module, const std::string& method) {
   const GraphExecutor& executor = executor_of(module, method);
-  warn_of_failed_passes(failed_passes(module, method));
   return executor.explain().plans.front().text;
 }
 
 std::string plans_of(const Module& module, const Call& call, const std::vector<c10::IValue>& arguments) {
   const GraphExecutor& executor = executor_of(module, call.method);
-  warn_of_failed_passes(failed_passes(module, call.method));
   module.run_method(call.method, arguments);
   std::string text;
   for (const PlanExplanation& plan : executor.explain().plans) {
@@ -107,7 +105,6 @@ std::vector<DumpedKernel> kernels_of(const Module& module, const Call& call, con
   }
   add_new(kernels, device, "a call without gradients");
   add_kernels_of_training(kernels, module, call, arguments, device);
-  warn_of_failed_passes(failed_passes(module, call.method));
   if (kernels.empty()) {
     const std::string why = device.is_cpu() ? capabilities().why_no_kernels : "";
     throw RefusedError("--format kernel: no kernel was made; " +
@@ -141,7 +138,6 @@ std::string picture_of_memory(const Module& module, const Call& call, const std:
     const c10::NoGradGuard no_grad;  // where gradients are recorded, arenas are those of differentiable subgraphs
     run_call(module, call, arguments);
   }
-  warn_of_failed_passes(failed_passes(module, call.method));
   const MemoryExplanation memory = executor.explain().plans.front().memory;
   if (!memory.has_layout) {
     throw RefusedError("--stage memory: the plan has no arena: no tensor of " + call.method +

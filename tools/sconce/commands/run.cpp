@@ -161,7 +161,6 @@ int run(const RunOptions& options) {
   if (!options.output.empty()) {
     write_output(results[0].first_output, options.output);
   }
-  warn_of_failed_passes(failed_passes(module, call.method));
   const Json json = report(options, call, results, wall_seconds);
   if (options.common.json) {
     std::cout << json_text(json);

@@ -100,10 +100,4 @@ std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& re
   return failed;
 }
 
-void warn_of_failed_passes(const std::vector<std::string>& failed) {
-  for (const std::string& each : failed) {
-    std::cerr << "sconce: warning: " << each << "\n";
-  }
-}
-
 }  // namespace sconce::cli

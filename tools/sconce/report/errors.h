@@ -55,7 +55,5 @@ int report_failure(const std::exception& failure, bool json, const std::string& 
 // Returns the passes of the user's that failed and were left out, and failed compiles of specialized plans, with the
 // reasons. Other refusals are shown by `explain` only.
 std::vector<std::string> failed_passes(const std::vector<RefusalExplanation>& refusals);
-// Prints a warning for each of them.
-void warn_of_failed_passes(const std::vector<std::string>& failed);
 
 }  // namespace sconce::cli
