@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import textwrap
+from typing import List
 
 import pytest
 import torch
@@ -294,6 +295,74 @@ def test_errors_within_a_script_that_libtorch_runs(reloaded):
         assert text.count("The following operation failed") == 1
 
 
+class RaisesInTask(torch.nn.Module):
+    def task(self, x):
+        if bool(x.sum() > 0):
+            raise ValueError("positive")
+        return x
+
+    def forward(self, x):
+        return torch.jit.wait(torch.jit.fork(self.task, x)) + x
+
+
+def test_errors_of_forked_tasks(reloaded):
+    theirs = torch.jit.script(RaisesInTask())
+    ours = sconce.accelerate(reloaded(theirs))
+    for i in range(4):
+        errors = []
+        for each in (ours, theirs):
+            with pytest.raises(RuntimeError) as caught:
+                each(torch.ones(2))
+            errors.append(caught)
+        assert errors[0].type is errors[1].type
+        assert str(errors[0].value).strip().splitlines()[-1] == str(errors[1].value).strip().splitlines()[-1]
+        close(ours(-torch.ones(2)), theirs(-torch.ones(2)))
+
+
+@torch.jit.script
+class NoOrder:
+    def __init__(self, x: int):
+        self.x = x
+
+
+@torch.jit.script
+class OrderOfIntegers:
+    def __init__(self, x: int):
+        self.x = x
+
+    def __lt__(self, other: "OrderOfIntegers") -> int:
+        return self.x - other.x
+
+
+def sort_unordered(count: int):
+    objects = [NoOrder(i) for i in range(count)]
+    objects.sort()
+    return len(objects)
+
+
+def sort_by_integers(count: int):
+    objects = [(i, OrderOfIntegers(i)) for i in range(count)]
+    return len(sorted(objects))
+
+
+@pytest.mark.parametrize("function", [sort_unordered, sort_by_integers])
+def test_lists_without_an_order(function):
+    scripted = torch.jit.script(function)
+
+    def outcome(count):
+        try:
+            return scripted(count)
+        except RuntimeError as error:
+            return str(error).strip().splitlines()[-1]
+
+    expected = [outcome(count) for count in range(3)]
+    sconce.accelerate(scripted)
+    for _ in range(3):
+        assert [outcome(count) for count in range(3)] == expected
+        sconce.wait_for_compiles(scripted)
+    sconce.restore(scripted)
+
+
 def test_functions():
     @torch.jit.script
     def f(x, k: int):
@@ -314,6 +383,38 @@ def test_functions():
         sconce.restore(function)
         assert not sconce.is_accelerated(function)
         close(function(*arguments), result)
+
+
+ON_NUMBERS = [
+    lambda a, n: a * n, lambda a, n: n - a, lambda a, n: a / n, torch.pow, lambda a, n: torch.where(a > 0, a, n),
+    lambda a, n: torch.relu(a) * n + n, lambda a, n: (a * n).sum() * n, lambda a, n: (a * n).double(),
+    lambda a, n: (n - a).to(torch.float32) + 1,
+]
+
+
+@pytest.mark.parametrize("number", [2, 1.25])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_numbers_that_a_trace_recorded(dtype, number):
+    """A trace holds them as tensors that type promotion takes for numbers."""
+    for sizes in [(), (2, 3)]:
+        x = torch.arange(-2, 4).to(dtype)[: torch.Size(sizes).numel()].reshape(sizes)
+
+        def accepts(function):
+            try:
+                return function(x, number) is not None
+            except RuntimeError:
+                return False
+
+        functions = [each for each in ON_NUMBERS if accepts(each)]
+        assert len(functions) > 4
+        # One by one, and all in one graph, where several nodes use one number.
+        for used in [*([each] for each in functions), functions]:
+            traced = torch.jit.trace(lambda a: tuple(each(a, number) for each in used), (x,))
+            expected = tuple(each(x, number) for each in used)
+            sconce.accelerate(traced)
+            for _ in range(4):
+                torch.testing.assert_close(traced(x), expected, equal_nan=True)
+                sconce.wait_for_compiles(traced)
 
 
 def test_unscripted_modules_are_scripted():
@@ -412,6 +513,31 @@ def in_process(code):
     result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
     return result.stdout
+
+
+class Decodes(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 3)
+
+    def forward(self, x, symbols: List[int]):
+        return torch.tensor(symbols), self.a(x), torch.tensor([0.5 * symbols[0], 2.0])
+
+
+def test_tensors_of_lists_are_returned(reloaded):
+    """C++ code fills them, which no operator tells a recording."""
+    theirs = torch.jit.script(Decodes())
+    ours = sconce.accelerate(reloaded(theirs))
+    for i in range(12):
+        x, symbols = torch.randn(2, 4, requires_grad=i % 2 == 0), list(range(1 + i // 2 % 2, 3))
+        results = [each(x, symbols) for each in (ours, theirs)]
+        for result, expected in zip(*results):
+            torch.testing.assert_close(result, expected)
+        gradients = [torch.autograd.grad(each[1].square().sum(), theirs.a.weight if each is results[1] else ours.a.weight)
+                     for each in results]
+        torch.testing.assert_close(*gradients)
+        results[0][0].add_(1)  # the caller's own
+        sconce.wait_for_compiles(ours)
 
 
 def test_compiles_need_no_python():

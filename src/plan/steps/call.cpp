@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 #include <algorithm>
+#include <sstream>
 
 namespace sconce {
 namespace {
@@ -44,11 +45,8 @@ class LessThan {
     if (a.is(b)) {
       return false;  // whatever __lt__ returns: an order must be strict
     }
-    torch::jit::Function* function = a.toObjectRef().type()->findMethod("__lt__");
-    TORCH_CHECK(function != nullptr, "a list of ", a.toObjectRef().type()->repr_str(),
-                " cannot be sorted: define a __lt__ method of the class");
     torch::jit::Stack stack = {a, b};
-    call(callees_.find(*function), stack);
+    call(callees_.find(a.toObjectRef().type()->getMethod("__lt__")), stack);
     return stack.front().toBool();
   }
 
@@ -77,6 +75,16 @@ bool sorts_objects(const Node& node) {
   return list && holds_objects(list->getElementType());
 }
 
+// Raises where objects of this class have no proper `__lt__`, as LibTorch's operator does for the first element of a list.
+void expect_order(const c10::IValue& element) {
+  if (element.isTuple()) {
+    std::ranges::for_each(element.toTupleRef().elements(), expect_order);
+  } else if (element.isObject()) {
+    std::stringstream why_not;
+    TORCH_CHECK(c10::checkObjectSortSchema(element.toObjectRef().type(), why_not) != nullptr, why_not.str());
+  }
+}
+
 // LibTorch's operator compares objects by running `__lt__` on its executor (rule R7); this step runs it on a plan. As in
 // LibTorch, the order is that of std::sort: the order of equal elements is unspecified, but always the same.
 auto sort_of(const Node& node, Callees& callees) {
@@ -85,6 +93,9 @@ auto sort_of(const Node& node, Callees& callees) {
     c10::List<c10::IValue> list = frame.stack[0].toList();
     if (returns_copy) {
       list = list.copy();
+    }
+    if (!list.empty()) {
+      expect_order(list.get(0));
     }
     const LessThan less(callees);
     std::sort(list.begin(), list.end(),
