@@ -171,9 +171,10 @@ Ratios ratios_of(const Measurement& row, const Measurement& sconce) {
   if (row.not_available || sconce.not_available) {
     return {};
   }
-  return {ui::median(row.steady) / ui::median(sconce.steady), row.first_calls[0] / sconce.first_calls[0],
-          total(row.first_calls) / total(sconce.first_calls),
-          &row == &sconce ? std::nullopt : interval_of_ratio(row.rounds, sconce.rounds)};
+  const std::vector<double> rounds = ratios_of_rounds(row.rounds, sconce.rounds);
+  const auto interval = &row == &sconce ? std::nullopt : interval_of_median(rounds);
+  return {interval ? ui::median(rounds) : ui::median(row.steady) / ui::median(sconce.steady),
+          row.first_calls[0] / sconce.first_calls[0], total(row.first_calls) / total(sconce.first_calls), interval};
 }
 
 Ratios mean_ratios(const std::vector<BenchedModel>& models, size_t index) {

@@ -24,12 +24,12 @@ std::optional<Interval> interval_of_median(std::vector<double> ratios) {
   return Interval{ratios[outside - 1], ratios[count - outside]};
 }
 
-std::optional<Interval> interval_of_ratio(const std::vector<double>& times, const std::vector<double>& others) {
+std::vector<double> ratios_of_rounds(const std::vector<double>& times, const std::vector<double>& others) {
   std::vector<double> ratios;
   for (size_t round = 0; round < std::min(times.size(), others.size()); ++round) {
     ratios.push_back(times[round] / others[round]);
   }
-  return interval_of_median(std::move(ratios));
+  return ratios;
 }
 
 }  // namespace sconce::cli

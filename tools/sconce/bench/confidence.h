@@ -18,7 +18,7 @@ struct Interval {
 // neighboring rounds depend on each other a little, which the test leaves out. Returns nothing for fewer than 6 ratios.
 std::optional<Interval> interval_of_median(std::vector<double> ratios);
 
-// The same of `times` / `others`, round by round. What else the machine does in a round meets both alike.
-std::optional<Interval> interval_of_ratio(const std::vector<double>& times, const std::vector<double>& others);
+// Returns `times` / `others`, round by round. What else the machine does in a round meets both alike.
+std::vector<double> ratios_of_rounds(const std::vector<double>& times, const std::vector<double>& others);
 
 }  // namespace sconce::cli
