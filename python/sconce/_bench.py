@@ -90,7 +90,7 @@ def bench(model: Any, *args: Any, seconds: float = 2.0, grad: bool = False, opti
 
     first: dict[str, float] = {}
     times: dict[str, list[list[float]]] = {name: [] for name in executors}
-    with torch.set_grad_enabled(grad):
+    with torch.set_grad_enabled(grad), torch.random.fork_rng(devices=[]):
         for name, each in executors.items():
             first[name] = timed(each)
             begin = time.perf_counter()

@@ -46,6 +46,10 @@ class _Raised:
         return _Raised(f"{name}: {line.removeprefix(name + ': ')}")
 
 
+def _outcome(result: Any) -> str:
+    return f"raises {result.text}" if isinstance(result, _Raised) else "returns a result"
+
+
 class _Comparison:
     def __init__(self, rtol: float, atol: float):
         self.rtol, self.atol = rtol, atol
@@ -84,8 +88,18 @@ def check(model: Any, *args: Any, calls: int = 5, grad: bool = False, seed: int 
     source = scripted_module(model, "check")
     ours, theirs = accelerate(twin_of(source), **(options or {})), twin_of(source)
     comparison = _Comparison(rtol, atol)
+    with torch.random.fork_rng(devices=[]):
+        errors = _compare_calls(comparison, ours, theirs, args, kwargs, calls, grad, seed)
+    return CheckResult(calls, grad, comparison.largest, comparison.differences, errors)
+
+
+def _compare_calls(comparison: _Comparison, ours: Any, theirs: Any, args: Any, kwargs: Any, calls: int, grad: bool,
+                   seed: int) -> list[str]:
+    """Returns the errors that both raise."""
     errors: list[str] = []
     for number in range(1, calls + 1):
+        if number == 3:
+            wait_for_compiles(ours)
         results = []
         for each in (ours, theirs):
             given, named = copies_of(args), copies_of(kwargs)
@@ -104,14 +118,16 @@ def check(model: Any, *args: Any, calls: int = 5, grad: bool = False, seed: int 
             results.append((result, dict(each.named_buffers()), [given, named],
                             {**gradients, **{f"argument {i}": t.grad for i, t in enumerate(tensors_in([given, named]))}}))
         (result, buffers, given, gradients), (expected, their_buffers, their_given, their_gradients) = results
-        if isinstance(result, _Raised) and result == expected:
-            errors.append(result.text)
+        if isinstance(result, _Raised) or isinstance(expected, _Raised):
+            if isinstance(expected, _Raised) and result == expected:
+                errors.append(expected.text)
+            else:
+                comparison.differences.append(f"call {number}: {_outcome(result)}, where LibTorch {_outcome(expected)}")
+            continue
         comparison.compare(f"call {number}: result", result, expected)
         comparison.compare(f"call {number}: arguments afterwards", given, their_given)
         for name, buffer in their_buffers.items():
             comparison.compare(f"call {number}: buffer {name}", buffers.get(name), buffer)
         for name, gradient in their_gradients.items():
             comparison.compare(f"call {number}: gradient of {name}", gradients.get(name), gradient)
-        if number == 2:
-            wait_for_compiles(ours)
-    return CheckResult(calls, grad, comparison.largest, comparison.differences, errors)
+    return errors

@@ -43,6 +43,29 @@ def test_check_says_that_calls_raise():
         sconce.check(3, 4)
 
 
+def test_check_says_that_only_one_raises(monkeypatch):
+    module = sys.modules["sconce._check"]
+    made = []
+
+    def other_twin(model):
+        made.append(module_twin(model))
+        return made[-1] if len(made) == 1 else torch.jit.script(torch.nn.Identity())
+
+    module_twin = module.twin_of
+    monkeypatch.setattr(module, "twin_of", other_twin)
+    result = sconce.check(mlp(), torch.randn(3, 5), calls=3)
+    assert len(result.differences) == 3
+    assert "call 1: raises RuntimeError: mat1 and mat2" in str(result) and "where LibTorch returns a result" in str(result)
+
+
+def test_the_generator_keeps_its_state():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
+    before = torch.get_rng_state()
+    sconce.check(model, torch.randn(2, 4, generator=torch.Generator()))
+    sconce.bench(model, torch.ones(2, 4), seconds=0.1)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_check_and_bench_take_functions():
     function = torch.jit.script(lambda_like)
     assert sconce.check(function, torch.randn(3), 2)
