@@ -353,7 +353,8 @@ void Module::load_state(const NamedTensors& state) {
                   ", the module's has ", found->second.sizes());
     }
     for (const auto& [name, tensor] : own) {
-      TORCH_CHECK(given.contains(name), "load_state: there is no '", name, "'");
+      TORCH_CHECK(given.contains(name), "load_state: the state has no '", name, "'; it takes all ", own.size(),
+                  " of the module's parameters and buffers, set_attr() single ones");
     }
     impl().keep_weights_apart();
     const c10::AutoGradMode no_grad(false);

@@ -14,7 +14,8 @@ torch::jit::Module module_of(const c10::IValue& value) {
 torch::jit::Function& function_of(const c10::IValue& any, const std::string& name) {
   const auto unit = module_of(any)._ivalue()->compilation_unit();
   torch::jit::Function* function = unit->find_function(c10::QualifiedName(name));
-  TORCH_CHECK(function != nullptr, "sconce: there is no function '", name, "'");
+  TORCH_CHECK(function != nullptr, "sconce: there is no function '", name,
+              "' where torch.jit.script puts them; one of another torch.jit.CompilationUnit cannot be accelerated");
   return *function;
 }
 

@@ -27,6 +27,8 @@ namespace {
   const bool misses_a_library =
       reason.find("Unknown builtin op") != std::string::npos || reason.find("__torch__.torch.classes") != std::string::npos;
   TORCH_CHECK(!misses_a_library, path, ": ", reason);
+  const bool misses_memory = reason.find("allocate") != std::string::npos || reason.find("bad_alloc") != std::string::npos;
+  TORCH_CHECK_WITH(OutOfMemoryError, !misses_memory, path, ": there is not enough memory for it: ", reason);
   // The checksums are right, so copying the file again would not help.
   TORCH_CHECK(false, path, ": LibTorch ", TORCH_VERSION, " cannot read it", reason.empty() ? "" : ": ", reason,
               "; if another version wrote the model, save it again with this one");

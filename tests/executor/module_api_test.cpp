@@ -109,7 +109,7 @@ TEST(Module, ClonesThatShareWeightsKeepThemApartFromTo) {
   EXPECT_TRUE(agree(base.attr("inner.w").toTensor(), before));
   Module refused = base.clone(CloneOptions().share_weights(true));
   EXPECT_THAT(message_of([&] { refused.load_state({{"inner.w", at::ones({4, 4})}}); }),
-              HasSubstr("load_state: there is no"));
+              HasSubstr("load_state: the state has no"));
   EXPECT_TRUE(refused.attr("inner.w").toTensor().is_same(base.attr("inner.w").toTensor())) << "nothing has changed";
   Module eval = base.clone(CloneOptions().share_weights(true));
   eval.eval();
