@@ -29,7 +29,7 @@
 namespace sconce::testing::composed {
 namespace {
 
-constexpr uint64_t kPrograms = 342;
+constexpr uint64_t kPrograms = 344;
 constexpr uint64_t kBatch = 25;  // programs in one process
 constexpr unsigned kSeconds = 600;
 

@@ -112,7 +112,7 @@ TEST(Log, TellsTheProgramWhatWasCompiled) {
   const at::NoGradGuard no_grad;
   make("__torch__.models.Logged").forward({at::ones({2, 64})});
   set_log_callback(nullptr);
-  EXPECT_THAT(log->lines, Contains(HasSubstr("compiled forward in ")));
+  EXPECT_THAT(log->lines, Contains(HasSubstr("compiled Logged.forward in ")));
   const size_t count = log->lines.size();
   make("__torch__.models.Logged").forward({at::ones({2, 64})});
   EXPECT_EQ(log->lines.size(), count);

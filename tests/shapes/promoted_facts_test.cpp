@@ -112,8 +112,7 @@ TEST(PromotedFacts, OfTwoTensorsHoldForAllDtypesAndRanks) {
 
 // `torch.jit.trace` records the numbers of Python so.
 at::Tensor wrapped(const c10::IValue& number) {
-  at::Tensor tensor = at::scalar_tensor(number.toScalar());
-  tensor = number.isDouble() ? tensor.to(at::kDouble) : tensor;
+  at::Tensor tensor = at::scalar_to_tensor(number.toScalar());
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
