@@ -67,7 +67,7 @@ std::string without_control_characters(std::string text) {
 
 // The message, then what was added on its way up, each on lines of its own: c10::Error puts the latter in brackets.
 std::string full_text(const c10::Error& failure) {
-  std::string text = failure.msg();
+  std::string text = without_interpreter_frame(failure.msg());  // of a forked task
   for (const std::string& context : failure.context()) {
     text += "\n" + context;
   }

@@ -2,11 +2,12 @@
 
 #include "plan/intra_op_threads.h"
 
+#include <sconce/script_error.h>
+
 #include <ATen/ThreadLocalState.h>
 #include <c10/util/Exception.h>
 #include <tbb/concurrent_hash_map.h>
 #include <tbb/task_arena.h>
-#include <torch/csrc/jit/runtime/jit_exception.h>
 
 #include <pthread.h>
 
@@ -67,9 +68,9 @@ template <typename... Errors>
     };
     (copy_if.template operator()<Errors>(), ...);
     throw c10::Error(error);
-  } catch (const torch::jit::JITException& error) {
+  } catch (const ScriptError& raised) {
     // LibTorch, too, loses the class of an exception that a script raises in a task.
-    throw c10::ivalue::Future::FutureError(std::string(error.what()));
+    throw c10::ivalue::Future::FutureError(std::string(raised.what()));
   }
 }
 
