@@ -167,7 +167,8 @@ TEST(Module, HasNamedTensorsAndAttributes) {
   EXPECT_THAT(message_of([&] { module.set_attr("inner.calls", 2.5); }), HasSubstr("has type int, not float"));
   module.set_attr("inner.calls", 7);
   EXPECT_EQ(module.attr("inner.calls").toInt(), 7);
-  EXPECT_THAT(message_of([&] { module.load_state({{"inner.w", at::ones({4, 4})}}); }), HasSubstr("the state has no 'inner.h'"));
+  EXPECT_THAT(message_of([&] { module.load_state({{"inner.w", at::ones({4, 4})}}); }),
+              HasSubstr("the state has no 'inner.h'"));
   EXPECT_THAT(message_of([&] { module.load_state({{"scale", at::ones({1})}, {"scale", at::ones({1})}}); }),
               HasSubstr("'scale' stands there twice"));
   EXPECT_THAT(message_of([&] { module.load_state({{"inner.v", at::ones({4, 4})}}); }), HasSubstr("no parameter or buffer"));
