@@ -115,9 +115,11 @@ Options prepare_for(const TrainCommand& command, const TrainSettings& settings) 
   if (options.device() && !options.device()->is_cpu()) {
     throw RefusedError("train runs on the CPU; leave out the device in " + common.options_file);
   }
+  // Which step runs compiled code must not depend on time.
   if (options.compile() == CompileMode::kBackground) {
-    options.compile(CompileMode::kBlocking);  // which step runs compiled code must not depend on time
+    options.compile(CompileMode::kBlocking);
   }
+  options.time_choices(false);  // nor may the last bits of a step
   return options;
 }
 
