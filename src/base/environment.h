@@ -16,9 +16,10 @@ struct Environment {
   std::string kernel_cache;
   // SCONCE_ACCELERATE=1, or options as JSON: libsconce_ops accelerates every module in its first call
   std::string accelerate;
-  // Whether a defect of sconce is to end a call that could go on without a plan.
-  bool is_test() const { return verify || check_shells; }
   std::string nvrtc;  // SCONCE_NVRTC: the libnvrtc to compile CUDA kernels with, instead of the one beside LibTorch
+
+  // Returns whether a defect of sconce ends a call that could go on without a plan.
+  bool is_test() const { return verify || check_shells; }
 };
 
 const Environment& environment();

@@ -74,7 +74,7 @@ bool has_default_dtype_of(const SpecializationRequest& request) {
          static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
 }
 
-// Returns the name with that of the method's class.
+// Returns `Class.method`; of a function, its name.
 std::string full_name(const SpecializationSource& source) {
   const auto inputs = source.general->inputs();
   const auto module = inputs.empty() ? nullptr : inputs[0]->type()->cast<c10::ClassType>();

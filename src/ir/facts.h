@@ -48,7 +48,7 @@ struct TensorFacts {
   std::optional<std::vector<Dim>> strides;
   bool contiguous = false;  // the strides are those of a new contiguous tensor, also in dims of one element
   std::optional<bool> requires_grad;
-  // A number as a tensor, as `torch.jit.trace` records those of Python. Type promotion takes it as a number.
+  // A wrapped number: `torch.jit.trace` records a Python number as such a tensor. Type promotion treats it as a number.
   bool is_wrapped_number = false;
 
   bool empty() const { return *this == TensorFacts{}; }

@@ -66,7 +66,8 @@ void run_without_threads() {
 
 TEST(NoThread, CallsWorkAndTellWhatTheyLack) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(run_without_threads(), ::testing::ExitedWithCode(0), "no thread can be started that compiles");
+  EXPECT_EXIT(run_without_threads(), ::testing::ExitedWithCode(0),
+              "sconce: calls run without a specialized plan: no thread can be started that compiles");
 }
 
 TEST(NoThread, TheQueueStartsItsThreadLater) {

@@ -649,10 +649,12 @@ def forward(self, x):
       loss.backward({}, /*retain_graph=*/true);
       loss.backward();
     });
-    expect_equal_uses(pair, [](const c10::IValue& y, const at::Tensor& x) {
+    // Gradients of up to 5.5, which cancel: their sums round by up to 1.8e-5 on some CPUs.
+    const auto twice = [](const c10::IValue& y, const at::Tensor& x) {
       const at::Tensor loss = y.toTupleRef().elements()[0].toTensor().pow(2).sum();
       torch::autograd::grad({loss}, {x}, {}, true, /*create_graph=*/true)[0].pow(2).sum().backward();
-    });
+    };
+    expect_equal_uses(pair, twice, /*calls=*/8, /*clears=*/true, /*atol=*/2.5e-5);
     EXPECT_GE(pair.recorded().by_plan, 10U) << ::testing::PrintToString(pair.recorded().reasons);
   }
 }
