@@ -7,6 +7,7 @@
 
 #include <sconce/captured_optimizer.h>
 #include <sconce/compiled_backward.h>
+#include <sconce/data_parallel.h>
 #include <sconce/explanation.h>
 #include <sconce/graph_executor.h>
 #include <sconce/log.h>

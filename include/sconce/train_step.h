@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sconce/captured_optimizer.h>
+#include <sconce/data_parallel.h>
 #include <sconce/explanation.h>
 #include <sconce/module.h>
 
@@ -36,12 +37,17 @@ class TrainOptions {
   // Leaves the gradients of the last step in the parameters. By default they are undefined after a step, which saves the
   // memory of all of them.
   TrainOptions& keep_gradients(bool on);
+  // Trains together with other ranks: the step begins with rank 0's parameters and buffers, and updates with the mean of all
+  // ranks' gradients, whatever runs the call on each rank. Every rank makes as many calls. Kernels are compiled in the first
+  // calls, and not in the background, so that all ranks round alike.
+  TrainOptions& data_parallel(const DataParallel& ranks);
 
   std::optional<double> clip_norm() const { return clip_norm_; }
   std::optional<double> clip_value() const { return clip_value_; }
   size_t accumulate() const { return accumulate_; }
   std::optional<c10::ScalarType> autocast() const { return autocast_; }
   bool keep_gradients() const { return keep_gradients_; }
+  const std::optional<DataParallel>& data_parallel() const { return data_parallel_; }
 
  private:
   std::optional<double> clip_norm_;
@@ -49,6 +55,15 @@ class TrainOptions {
   size_t accumulate_ = 1;
   std::optional<c10::ScalarType> autocast_;
   bool keep_gradients_ = false;
+  std::optional<DataParallel> data_parallel_;
+};
+
+// A bucket of gradients that a plan sums over ranks while backward goes on.
+struct ReductionExplanation {
+  size_t bytes = 0;         // that are summed, and into which the plan copies gradients
+  size_t parameters = 0;    // whose gradients they are
+  size_t begins_after = 0;  // how many of the plan's nodes
+  size_t waits_after = 0;   // the same for the end of the sum
 };
 
 struct TrainExplanation {
@@ -59,7 +74,8 @@ struct TrainExplanation {
   std::vector<std::pair<std::string, uint64_t>> reasons;
   // Why a plan could not leave sizes open. Each size then has a plan of its own, recorded on its second call.
   std::vector<std::string> why_sizes_are_fixed;
-  std::vector<Explanation> plans;  // of forward, loss and backward
+  std::vector<Explanation> plans;                // of forward, loss and backward
+  std::vector<ReductionExplanation> reductions;  // of the plan that ran last; none without other ranks
   OptimizerExplanation optimizer;
 };
 
@@ -94,10 +110,16 @@ class TrainStep {
   TrainStep(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options = {});
   ~TrainStep();
 
-  // Runs a step. Returns the loss, without history. Throws what the module, the loss or the optimizer throws; parameters are
-  // then as before the step, and gradients are undefined. If it was memory that the step lacked, some parameters may have
-  // been updated.
+  // Runs a step. Returns the loss of this rank's batch, without history. Throws what the module, the loss or the optimizer
+  // throws; parameters are then as before the step, and gradients are undefined. If it was memory that the step lacked, some
+  // parameters may have been updated.
   at::Tensor operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets);
+  // The same, where `share` is what the loss counts in the step's: 1 / (calls * ranks) by default. For the mean over
+  // examples of batches that differ, how many of the step's examples are in this batch.
+  at::Tensor operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets, double share);
+  // For a rank that has no batch left while others have: takes part in their steps until none has one. Their losses keep
+  // their shares. Requires that the last step is complete. Returns how many steps that were.
+  size_t join();
 
   TrainExplanation explain() const;
   // Waits until the background thread has no compile of this step left.

@@ -10,10 +10,14 @@
 namespace sconce {
 namespace {
 
-// Namespaces of LibTorch whose operators compute. Those of its profiler and of collectives do more.
+// Namespaces of LibTorch whose operators compute. Those of its profiler do more.
 constexpr std::array<std::string_view, 13> kComputing = {
     "aten",   "prim",      "prims",        "_quantized", "inductor", "mkl", "mkldnn", "mkldnn_prepacked",
     "onednn", "prepacked", "quantization", "quantized",  "sparse"};
+
+// Namespaces of collectives: every rank calls them, each as often and in the same order. No tag of LibTorch says so.
+constexpr std::array<std::string_view, 4> kCommunicating = {"c10d", "_c10d_functional", "_c10d_functional_autograd",
+                                                            "symm_mem"};
 
 }  // namespace
 
@@ -22,6 +26,9 @@ bool may_do_more_than_compute(const c10::OperatorHandle& op) {
   const std::string_view of = name.substr(0, name.find(':'));
   if (std::ranges::find(kComputing, of) != kComputing.end()) {
     return false;
+  }
+  if (std::ranges::find(kCommunicating, of) != kCommunicating.end()) {
+    return true;
   }
   const c10::FunctionSchema& schema = op.schema();
   const bool is_function =

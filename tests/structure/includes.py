@@ -45,6 +45,7 @@ OWNERS = {
     "status.h": "executor",
     "captured_optimizer.h": "training",
     "compiled_backward.h": "training",
+    "data_parallel.h": "training",
     "trace.h": "training",
     "train_step.h": "training",
     "in_place.h": "in_place",

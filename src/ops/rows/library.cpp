@@ -1,4 +1,4 @@
-// Sparse and quantized tensors, torchvision's operators, LibTorch's own tests.
+// Sparse and quantized tensors, collectives, torchvision's operators, LibTorch's own tests.
 #include "ops/rows.h"
 
 namespace sconce {
@@ -33,6 +33,8 @@ std::span<const OpRow> library_rows() {
       {.name = "aten::coalesce", .result = {.keeps_sizes = true, .accepts_sparse = true}},
       {.name = "aten::dequantize", .results = Sharing::kShared},
       {.name = "aten::_foobar", .results = Sharing::kShared},
+      // Ends the collective that writes its operand, and returns that tensor.
+      {.name = "_c10d_functional::wait_tensor", .written = {"tensor"}, .results = Sharing::kShared},
       {.name = "quantized::linear", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kPackedLinearSizes}},
       {.name = "quantized::linear_dynamic", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kPackedLinearSizes}},
       {.name = "quantized::linear_dynamic_fp16", .result = {.dtypes = {ResultDtype::kFirst}, .sizes = kPackedLinearSizes}},

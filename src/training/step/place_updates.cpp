@@ -1,12 +1,11 @@
 #include "training/step/place_updates.h"
 
-#include "analysis/effects.h"
-#include "analysis/memory/alias_sets.h"
-#include "base/flat_map.h"
 #include "executor/stages.h"
 #include "load/compile_op_row.h"
+#include "training/step/step_positions.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -62,84 +61,6 @@ std::shared_ptr<Graph> compile_update(const StepUpdates& updates, unsigned varia
   return fused;
 }
 
-// Where an update may stand in a graph's body.
-class UpdatePositions {
- public:
-  explicit UpdatePositions(const Graph& graph) : aliases_(graph) {
-    for (Node* node : graph.body().nodes()) {
-      positions_[node] = nodes_.size();
-      if (may_raise_by_elements(*node)) {
-        first_ = nodes_.size() + 1;
-      }
-      nodes_.push_back(node);
-    }
-    for_each_node(graph.body(), [&](const Node* node) {
-      if (!node->op().is_language() && effects_of(*node).writes) {
-        writes_.push_back(node);
-      }
-    });
-  }
-
-  // Returns the node of the body at the position; null at the end.
-  Node* at(size_t position) const { return position < nodes_.size() ? nodes_[position] : nullptr; }
-  // Returns the first position after which no node raises because of elements.
-  size_t first() const { return first_; }
-
-  // Returns the first position at which the tensor has its final elements.
-  size_t after_writes(const Value& value) const {
-    size_t after = value.node() == value.graph().body().param_node() ? 0 : after_node(*value.node());
-    for (const Node* node : writes_) {
-      if (aliases_.may_write(*node, value)) {
-        after = std::max(after, after_node(*node));
-      }
-    }
-    return after;
-  }
-
-  // Returns the position after the last read of the input's memory. Requires that no other input shares it.
-  size_t after_uses(const Value& input) const {
-    size_t after = 0;
-    FlatSet<const Value*> seen = {&input};
-    std::vector<const Value*> members = {&input};
-    const auto add = [&](c10::ArrayRef<Value*> values) {
-      for (const Value* value : values) {
-        if (aliases_.may_alias(*value, input) && seen.insert(value).second) {
-          members.push_back(value);
-        }
-      }
-    };
-    for (size_t i = 0; i < members.size(); ++i) {
-      for (const Use& use : members[i]->uses()) {
-        const Node* user = use.user->kind() == prim::Return ? use.user->owning_block()->owner() : use.user;
-        if (user == nullptr) {
-          return nodes_.size();  // the graph returns it
-        }
-        after = std::max(after, after_node(*user));
-        add(user->outputs());
-        for (const Block* block : user->blocks()) {
-          add(block->params());
-        }
-      }
-    }
-    return after;
-  }
-
- private:
-  size_t after_node(const Node& node) const {
-    const Node* around = &node;
-    while (around->owning_block()->owner() != nullptr) {
-      around = around->owning_block()->owner();
-    }
-    return positions_.at(around) + 1;
-  }
-
-  const AliasSets aliases_;
-  FlatMap<const Node*, size_t> positions_;
-  std::vector<Node*> nodes_;
-  std::vector<const Node*> writes_;
-  size_t first_ = 0;
-};
-
 // Collects updates, in their order, until their gradients have `most_bytes`. Moves these to the place of the last one.
 void gather(std::vector<size_t>& positions, const std::vector<StepUpdates::OfParameter>& parameters, size_t most_bytes) {
   std::vector<size_t> order(positions.size());
@@ -170,11 +91,11 @@ void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, b
       compiled[variant] = compile_update(updates, variant, has_kernels, is_exact, runner);
     }
   }
-  const UpdatePositions allowed(graph);
+  const StepPositions allowed(graph);
   const Value* const factor = updates.clipping.norm ? graph.outputs().back() : nullptr;
   std::vector<size_t> positions;
   for (const StepUpdates::OfParameter& parameter : updates.parameters) {
-    size_t position = std::max({allowed.first(), allowed.after_uses(*graph.inputs()[parameter.param]),
+    size_t position = std::max({allowed.first_after_raises(), allowed.after_uses(*graph.inputs()[parameter.param]),
                                 allowed.after_writes(*graph.outputs()[parameter.gradient])});
     if (factor != nullptr) {
       position = std::max(position, allowed.after_writes(*factor));
@@ -183,9 +104,7 @@ void place_updates(Graph& graph, const StepUpdates& updates, bool has_kernels, b
   }
   gather(positions, updates.parameters, gathered_bytes);
   std::vector<Node*> next;  // the nodes before which the updates stand
-  for (const size_t position : positions) {
-    next.push_back(allowed.at(position) != nullptr ? allowed.at(position) : graph.body().return_node());
-  }
+  std::ranges::transform(positions, std::back_inserter(next), [&](size_t position) { return allowed.at(position); });
   for (size_t i = 0; i < updates.parameters.size(); ++i) {
     const StepUpdates::OfParameter& parameter = updates.parameters[i];
     const StepUpdates::Group& group = updates.groups[parameter.group];

@@ -11,21 +11,15 @@
 #pragma once
 
 #include "pipeline/pass_runner.h"
+#include "training/clipping.h"
 #include "training/update_rule.h"
 
 #include <ATen/core/ivalue.h>
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 namespace sconce {
-
-// How the gradients of a step are changed before they are used.
-struct Clipping {
-  std::optional<double> norm;
-  std::optional<double> value;
-};
 
 // The updates of a step, by positions in the calling convention of its graph.
 struct StepUpdates {

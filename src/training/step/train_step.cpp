@@ -10,6 +10,7 @@
 #include "ir/memory_types.h"
 #include "trace/tracing_conditions.h"
 #include "trace/undone_writes.h"
+#include "training/parallel/rank_group.h"
 #include "training/step/train_trace.h"
 
 #include <sconce/compiled_backward.h>
@@ -19,11 +20,11 @@
 #include <ATen/core/jit_type.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace sconce {
 namespace {
@@ -160,6 +161,10 @@ TrainOptions& TrainOptions::keep_gradients(bool on) {
   keep_gradients_ = on;
   return *this;
 }
+TrainOptions& TrainOptions::data_parallel(const DataParallel& ranks) {
+  data_parallel_ = ranks;
+  return *this;
+}
 
 // ---- TrainStep ------------------------------------------------------------------------------------------------------
 
@@ -169,36 +174,68 @@ class TrainStep::Impl {
       : module_(std::move(module)),
         loss_(std::move(loss)),
         optimizer_(optimizer),
-        update_(optimizer, module_.options()),
         options_(options),
-        backwards_(module_.options()),
-        table_(module_.options().plan_cache_capacity()) {
+        group_(group_of(options)),
+        of_plans_(options_of_plans(module_.options(), group_ != nullptr)),
+        update_(optimizer, of_plans_),
+        backwards_(of_plans_),
+        table_(of_plans_.plan_cache_capacity()) {
     TORCH_CHECK(
         dynamic_cast<const torch::optim::LBFGS*>(&optimizer) == nullptr,
         "TrainStep: torch::optim::LBFGS evaluates the loss several times in a step, through a closure, and a TrainStep "
         "evaluates it once; use another optimizer, or call LBFGS::step with a closure of your own");
+    if (options_.accumulate() > 1 || group_ != nullptr) {
+      seed_ = at::empty({}, at::TensorOptions(at::kDouble).device(trained_parameters(optimizer).tensors.front().device()));
+    }
+    if (group_ != nullptr) {
+      options_.data_parallel()->broadcast(module_);
+    }
   }
 
-  at::Tensor run(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets) {
-    const at::AutoGradMode with_gradients(true);
-    const TrainedParameters parameters = trained_parameters(optimizer_);
-    if (calls_ == 0) {
-      optimizer_.zero_grad();
+  // `share`: of the loss in the step's; the default without a value.
+  at::Tensor run(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
+                 std::optional<double> share) {
+    if (share) {
+      TORCH_CHECK(std::isfinite(*share) && *share >= 0, "TrainStep: ", *share, " is no share of a loss");
     }
-    try {
+    at::Tensor loss;
+    begin_call(share);
+    run_with_others([&] {
+      const TrainedParameters parameters = trained_parameters(optimizer_);
+      if (group_ != nullptr) {
+        buckets_ = group_->buckets_of(parameters.tensors);
+      }
       StepResult result = run_call(inputs, targets, parameters);
+      loss = std::move(result.loss);
       if (++calls_ == options_.accumulate()) {
         calls_ = 0;
+        if (buckets_ != nullptr && !result.is_updated) {
+          buckets_->reduce();
+        }
         if (!result.is_updated) {
           update();
         }
       }
-      return std::move(result.loss);
-    } catch (...) {
-      calls_ = 0;
-      optimizer_.zero_grad();
-      throw;
+    });
+    return loss;
+  }
+
+  size_t join() {
+    TORCH_CHECK(calls_ == 0, "TrainStep::join: ", calls_, " calls of a step of ", options_.accumulate(), " were made");
+    size_t steps = 0;
+    bool goes_on = group_ != nullptr;
+    while (goes_on) {
+      begin_call(std::nullopt);
+      run_with_others([&] {
+        buckets_ = group_->buckets_of(trained_parameters(optimizer_).tensors);
+        goes_on = buckets_->reduce(/*scale=*/1, /*has_batch=*/false) > 0;
+        if (goes_on) {
+          update();
+          ++steps;
+        }
+      });
     }
+    return steps;
   }
 
   TrainExplanation explain() const {
@@ -209,8 +246,14 @@ class TrainStep::Impl {
     explanation.eager = served.eager;
     explanation.reasons = served.reasons;
     explanation.why_sizes_are_fixed = table_.why_sizes_are_fixed();
-    for (const auto& trace : table_.recordings()) {
-      static_cast<const TrainTrace&>(*trace).explain(explanation.plans);
+    for (const auto& recording : table_.recordings()) {
+      const auto& trace = static_cast<const TrainTrace&>(*recording);
+      trace.explain(explanation.plans);
+      if (explanation.reductions.empty()) {
+        for (const PlacedReduction& placed : trace.reductions()) {
+          explanation.reductions.push_back({placed.bytes, placed.parameters, placed.begins_after, placed.nodes});
+        }
+      }
     }
     explanation.optimizer = update_.explain();
     explanation.optimizer.steps += updated_by_plan_;
@@ -222,6 +265,52 @@ class TrainStep::Impl {
   void wait_for_compiles() const { table_.wait_for_compiles(); }
 
  private:
+  // Returns null for a process that is alone.
+  static std::shared_ptr<RankGroup> group_of(const TrainOptions& options) {
+    const auto& ranks = options.data_parallel();
+    return ranks && ranks->world_size() > 1 ? ranks->group() : nullptr;
+  }
+  // Ranks that update by other programs would round otherwise: a kernel that one of them is still compiling is one.
+  static Options options_of_plans(Options options, bool has_others) {
+    return has_others && options.compile() == CompileMode::kBackground ? options.compile(CompileMode::kBlocking) : options;
+  }
+
+  void begin_call(std::optional<double> share) {
+    if (share && !seed_.defined()) {
+      seed_ = at::empty({}, at::TensorOptions(at::kDouble).device(trained_parameters(optimizer_).tensors.front().device()));
+      table_.clear();  // recordings without a seed
+      set_share_.reset();
+    }
+    const size_t ranks = group_ != nullptr ? static_cast<size_t>(group_->world()) : 1;
+    const double value = share.value_or(1.0 / static_cast<double>(options_.accumulate() * ranks));
+    if (seed_.defined() && set_share_ != value) {
+      seed_.fill_(value);
+      set_share_ = value;
+    }
+    if (calls_ == 0) {
+      optimizer_.zero_grad();
+    }
+  }
+
+  // An exception ends the step, on all ranks.
+  template <typename Call>
+  void run_with_others(const Call& call) {
+    const at::AutoGradMode with_gradients(true);
+    if (group_ != nullptr) {
+      group_->expect_usable();
+    }
+    try {
+      call();
+    } catch (...) {
+      calls_ = 0;
+      optimizer_.zero_grad();
+      if (group_ != nullptr) {
+        group_->fail(std::current_exception());
+      }
+      throw;
+    }
+  }
+
   // Runs forward, loss and backward. Adds the gradients to those of the parameters, or updates the parameters.
   StepResult run_call(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
                       const TrainedParameters& parameters) {
@@ -287,12 +376,13 @@ class TrainStep::Impl {
     } else {
       return run_with_compiled_backward(arguments, trace->is_ready() ? kReadsOthers : trace->why_no_plan());
     }
+    const at::NoGradGuard no_grad;
     for (auto& [number, gradient] : result.of_arguments) {
-      accumulate_mean(arguments.tensors[number], std::move(gradient));
+      accumulate(arguments.tensors[number], std::move(gradient));
     }
     for (size_t i = 0; i < result.gradients.size(); ++i) {
       if (result.gradients[i].defined()) {
-        accumulate_mean(trace->leaves()[i], std::move(result.gradients[i]));
+        accumulate(trace->leaves()[i], std::move(result.gradients[i]));
       }
     }
     return result;
@@ -339,10 +429,13 @@ class TrainStep::Impl {
                                      const SizePattern& pattern, StepResult& result) {
     try {
       // The gradients of several calls, and those that the caller wants, are tensors of the parameters.
-      const bool plans_update = options_.accumulate() == 1 && !options_.keep_gradients();
-      const StepOptimizer optimizer{optimizer_, {options_.clip_norm(), options_.clip_value()}};
-      return TrainTrace::record(module_, checked_loss(), arguments, parameters, pattern, plans_update ? &optimizer : nullptr,
-                                result);
+      const StepEnding ending{.optimizer = optimizer_,
+                              .clipping = clipping(),
+                              .plans_update = options_.accumulate() == 1 && !options_.keep_gradients(),
+                              .seed = seed_,
+                              .buckets = buckets_,
+                              .group = group_ != nullptr ? group_->name() : ""};
+      return TrainTrace::record(module_, of_plans_, checked_loss(), arguments, parameters, pattern, ending, result);
     } catch (...) {
       replace_traced_values(*module_.script_module()._ivalue());
       throw;
@@ -366,16 +459,8 @@ class TrainStep::Impl {
     const auto first_target = arguments.values.begin() + static_cast<std::ptrdiff_t>(arguments.inputs);
     at::Tensor loss =
         checked_loss()(module_.forward({arguments.values.begin(), first_target}), {first_target, arguments.values.end()});
-    (options_.accumulate() == 1 ? loss : loss / static_cast<double>(options_.accumulate())).backward();
+    loss.backward(seed_.defined() ? seed_of(loss, seed_) : at::Tensor());
     return {.loss = loss.detach()};
-  }
-
-  void accumulate_mean(const at::Tensor& parameter, at::Tensor gradient) const {
-    const at::NoGradGuard no_grad;
-    if (options_.accumulate() > 1) {
-      gradient = gradient / static_cast<double>(options_.accumulate());
-    }
-    accumulate(parameter, std::move(gradient));
   }
 
   GeneralLoss checked_loss() const {
@@ -393,25 +478,36 @@ class TrainStep::Impl {
 
   // Clips all gradients, those of parameters that the model itself had require a gradient as well.
   void clip() {
-    std::vector<at::Tensor> parameters;
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> gradients;
     FlatSet<const c10::TensorImpl*> listed;
     for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
-        if (listed.insert(parameter.unsafeGetTensorImpl()).second) {
-          parameters.push_back(parameter);
+        if (parameter.grad().defined() && listed.insert(parameter.unsafeGetTensorImpl()).second) {
+          gradients.push_back(parameter.grad().data());
         }
       }
     }
-    if (options_.clip_norm()) {
-      torch::nn::utils::clip_grad_norm_(parameters, *options_.clip_norm());
+    if (options_.clip_norm() && !gradients.empty()) {
+      const at::Tensor factor = clip_factor(gradients, *options_.clip_norm());
+      if (group_ != nullptr) {
+        group_->send_from_rank_0(factor);
+      }
+      for (const at::Tensor& gradient : gradients) {
+        gradient.mul_(factor);
+      }
     }
-    if (options_.clip_value()) {
-      torch::nn::utils::clip_grad_value_(parameters, *options_.clip_value());
+    if (const auto value = options_.clip_value()) {
+      for (const at::Tensor& gradient : gradients) {
+        gradient.clamp_(-*value, *value);
+      }
     }
   }
 
+  Clipping clipping() const { return {options_.clip_norm(), options_.clip_value()}; }
+
   void update() {
-    if (options_.clip_norm() || options_.clip_value()) {
+    if (clipping().is_on()) {
       clip();
     }
     update_.step();
@@ -423,15 +519,20 @@ class TrainStep::Impl {
   Module module_;
   const GeneralLoss loss_;
   torch::optim::Optimizer& optimizer_;
-  CapturedOptimizer update_;
   const TrainOptions options_;
-  const BackwardCache backwards_;         // of calls without a plan
-  bool sets_attributes_ = false;          // the module may; once `why_never_` is known
-  std::optional<const char*> why_never_;  // steps are recorded; null if they may be. Nothing before the first call
-  RecordingCache table_;                  // of TrainTraces
-  size_t calls_ = 0;                      // since the optimizer's last step
-  uint64_t updated_by_plan_ = 0;          // calls whose plans updated the parameters
-  uint64_t updates_by_plan_ = 0;          // of parameters, in these
+  const std::shared_ptr<RankGroup> group_;  // null without other ranks
+  const Options of_plans_;
+  CapturedOptimizer update_;
+  const BackwardCache backwards_;             // of calls without a plan
+  bool sets_attributes_ = false;              // the module may; once `why_never_` is known
+  std::optional<const char*> why_never_;      // steps are recorded; null if they may be. Nothing before the first call
+  RecordingCache table_;                      // of TrainTraces
+  std::shared_ptr<GradientBuckets> buckets_;  // of the parameters of the call; null without other ranks
+  at::Tensor seed_;                           // the gradient of the loss, a number; undefined where it is 1
+  std::optional<double> set_share_;           // its value
+  size_t calls_ = 0;                          // since the optimizer's last step
+  uint64_t updated_by_plan_ = 0;              // calls whose plans updated the parameters
+  uint64_t updates_by_plan_ = 0;              // of parameters, in these
 };
 
 TrainStep::TrainStep(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options)
@@ -451,8 +552,13 @@ TrainStep::TrainStep(Module module, Loss loss, torch::optim::Optimizer& optimize
 TrainStep::~TrainStep() = default;
 
 at::Tensor TrainStep::operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets) {
-  return impl_->run(inputs, targets);
+  return impl_->run(inputs, targets, std::nullopt);
 }
+at::Tensor TrainStep::operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
+                                 double share) {
+  return impl_->run(inputs, targets, share);
+}
+size_t TrainStep::join() { return impl_->join(); }
 TrainExplanation TrainStep::explain() const { return impl_->explain(); }
 void TrainStep::wait_for_compiles() const { impl_->wait_for_compiles(); }
 

@@ -10,6 +10,7 @@
 #include "trace/tracer.h"
 #include "trace/tracing_conditions.h"
 #include "training/backward/node_hooks.h"
+#include "training/step/place_clip.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ScopeExit.h>
@@ -27,19 +28,8 @@ namespace {
 // Gradients that are still in the cache of a GPU when they are used.
 constexpr size_t kGatheredBytes = size_t{16} << 20;
 
-// Returns what torch::nn::utils::clip_grad_norm_ multiplies the gradients by, computed by the same operators.
-at::Tensor clip_factor(const std::vector<at::Tensor>& gradients, double max_norm) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  std::vector<at::Tensor> norms;
-  for (const at::Tensor& gradient : gradients) {
-    norms.push_back(gradient.norm(2.0));
-  }
-  const at::Tensor norm = norms.size() == 1 ? norms.front() : at::stack(norms).norm(2.0);
-  return at::clamp(max_norm / (norm + 1e-6), std::nullopt, 1.0);
-}
-
 // Returns the gradients of the leaves; undefined ones of those that the call has told to require none.
-std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& leaves) {
+std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<at::Tensor>& leaves, const at::Tensor& seed) {
   std::vector<at::Tensor> gradients(leaves.size());
   std::vector<at::Tensor> inputs;
   std::vector<size_t> numbers;
@@ -52,8 +42,13 @@ std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<a
   if (inputs.empty()) {
     return gradients;
   }
-  std::vector<at::Tensor> found = torch::autograd::grad({loss}, inputs, {}, /*retain_graph=*/false, /*create_graph=*/false,
-                                                        /*allow_unused=*/true);
+  std::vector<at::Tensor> seeds;
+  if (seed.defined()) {
+    seeds.push_back(seed_of(loss, seed));
+  }
+  std::vector<at::Tensor> found =
+      torch::autograd::grad({loss}, inputs, seeds, /*retain_graph=*/false, /*create_graph=*/false,
+                            /*allow_unused=*/true);
   for (size_t i = 0; i < found.size(); ++i) {
     gradients[numbers[i]] = std::move(found[i]);
   }
@@ -96,6 +91,10 @@ void hand_back_autograd(const std::vector<at::Tensor>& arguments, const std::vec
 
 }  // namespace
 
+at::Tensor seed_of(const at::Tensor& loss, const at::Tensor& seed) {
+  return seed.to(loss.scalar_type()).expand(loss.sizes());
+}
+
 StepArguments::StepArguments(const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& targets)
     : CallArguments([&] {
         std::vector<c10::IValue> all = given;
@@ -115,6 +114,10 @@ std::vector<at::Tensor> TrainTrace::own_operands() const {
   std::vector<at::Tensor> operands = captured_;
   if (update_ != nullptr) {
     operands.insert(operands.end(), update_->states().begin(), update_->states().end());
+  }
+  if (buckets_ != nullptr) {
+    operands.insert(operands.end(), buckets_->tensors().begin(), buckets_->tensors().end());
+    operands.insert(operands.end(), buckets_->views().begin(), buckets_->views().end());
   }
   return operands;
 }
@@ -169,7 +172,7 @@ std::vector<at::Tensor> TrainTrace::add_other_leaves(const at::Tensor& loss, con
 }
 
 void TrainTrace::run_on_tracer(const Module& module, const TrainStep::GeneralLoss& loss,
-                               const std::vector<c10::IValue>& traced, std::optional<double> clip_norm, Tracer& tracer,
+                               const std::vector<c10::IValue>& traced, const at::Tensor& seed, Tracer& tracer,
                                StepResult& result) {
   const std::vector<at::Tensor> arguments = tensors_in(traced);
   const TensorStates states(arguments, tensors_in(c10::IValue(module.script_module()._ivalue())));
@@ -201,7 +204,7 @@ void TrainTrace::run_on_tracer(const Module& module, const TrainStep::GeneralLos
   std::vector<at::Tensor> gradients;
   {
     const RequiredGradients required(made);
-    gradients = gradients_of(value, leaves);
+    gradients = gradients_of(value, leaves, seed);
   }
   for (size_t i = 0; i < is_dropped.size(); ++i) {
     gradients[i] = is_dropped[i] ? at::Tensor() : gradients[i];
@@ -215,24 +218,21 @@ void TrainTrace::run_on_tracer(const Module& module, const TrainStep::GeneralLos
     tracer.add_output(gradient);
   }
   gradients.resize(leaves_.size());
-  std::vector<at::Tensor> defined;
   for (size_t i = 0; i < gradients.size(); ++i) {
     result.gradients.push_back(gradients[i].defined() ? real_of(gradients[i]) : at::Tensor());
     if (gradients[i].defined()) {
       tracer.add_output(gradients[i]);
       gradients_.push_back(i);
-      if (i < parameters_) {
-        defined.push_back(gradients[i]);
-      }
     }
   }
   for (const Tracer::Read& read : tracer.reads()) {
     tracer.graph().add_output(read.value);
     reads_.push_back(read.number);
   }
-  if (clip_norm && !defined.empty() && reads_.empty()) {
-    tracer.add_output(clip_factor(defined, *clip_norm));
-  }
+}
+
+std::vector<PlacedReduction> TrainTrace::reductions() const {
+  return is_ready() && reductions_ != nullptr ? *reductions_ : std::vector<PlacedReduction>();
 }
 
 std::shared_ptr<TrainTrace> TrainTrace::refused(const Module& module, const StepArguments& arguments,
@@ -244,22 +244,63 @@ std::shared_ptr<TrainTrace> TrainTrace::refused(const Module& module, const Step
   return trace;
 }
 
-std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const TrainStep::GeneralLoss& loss,
-                                               const StepArguments& arguments, const TrainedParameters& parameters,
-                                               const SizePattern& pattern, const StepOptimizer* optimizer,
-                                               StepResult& result) {
+TraceSettings::Complete TrainTrace::end_with_update(Graph& graph, const StepEnding& ending, size_t symbols, size_t kept,
+                                                    const TrainedParameters& parameters, bool is_exact) {
+  const StepUpdates updates = update_->declare(graph, symbols, kept);
+  StepReductions reductions;
+  if (ending.buckets != nullptr) {
+    buckets_ = ending.buckets;
+    reductions_ = std::make_shared<std::vector<PlacedReduction>>();
+    reductions.group = ending.group;
+    const size_t first = graph.inputs().size();
+    for (const std::vector<at::Tensor>* tensors : {&buckets_->tensors(), &buckets_->views()}) {
+      for (const at::Tensor& tensor : *tensors) {
+        graph.add_input({}, c10::TensorType::get())->set_facts(facts_of(tensor));
+      }
+    }
+    const auto& buckets = buckets_->layout().buckets;
+    for (size_t i = 0; i < buckets.size(); ++i) {
+      StepReductions::Bucket& bucket = reductions.buckets.emplace_back();
+      bucket.tensor = first + i;
+      bucket.bytes = buckets_->tensors()[i].nbytes();
+      for (const BucketLayout::Member& member : buckets[i].members) {
+        bucket.members.push_back({kept + member.parameter, first + buckets.size() + member.parameter});
+      }
+    }
+  }
+  const size_t gathered = parameters.tensors.front().is_cpu() ? 0 : kGatheredBytes;
+  return [updates, reductions, kept, is_exact, gathered, placed = reductions_](Graph& whole, bool has_kernels,
+                                                                               PassRunner& runner) {
+    if (placed != nullptr) {
+      *placed = place_reductions(whole, reductions);
+    }
+    if (updates.clipping.norm) {
+      place_clip(whole, kept, *updates.clipping.norm, reductions.group, has_kernels, runner);
+    }
+    place_updates(whole, updates, has_kernels, is_exact, gathered, runner);
+  };
+}
+
+std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Options& options,
+                                               const TrainStep::GeneralLoss& loss, const StepArguments& arguments,
+                                               const TrainedParameters& parameters, const SizePattern& pattern,
+                                               const StepEnding& ending, StepResult& result) {
   std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, pattern, parameters.tensors));
   Tracer tracer(trace->sizes());
   tracer.allow_marks();
   const std::vector<c10::IValue> traced = trace->begin(tracer, arguments);
   hand_over_gradients(arguments.tensors, tensors_in(traced));
   const auto hand_back = c10::make_scope_exit([&] { hand_back_autograd(arguments.tensors, tensors_in(traced), module); });
-  trace->run_on_tracer(module, loss, traced, optimizer != nullptr ? optimizer->clipping.norm : std::nullopt, tracer, result);
+  trace->run_on_tracer(module, loss, traced, ending.seed, tracer, result);
   if (const char* reason = why_never_recorded(module.method("forward").graph())) {
     tracer.refuse(reason);
   }
   const bool has_others = trace->leaves_.size() > trace->parameters_;
-  trace->check_call(tracer, module.script_module()._ivalue(), arguments, parameters.tensors);
+  std::vector<at::Tensor> owned = parameters.tensors;
+  if (ending.seed.defined()) {
+    owned.push_back(ending.seed);
+  }
+  trace->check_call(tracer, module.script_module()._ivalue(), arguments, owned);
   trace->captured_ = tracer.captured();
   if (tracer.refusal()) {
     trace->refusal = tracer.refusal()->reason;
@@ -274,24 +315,19 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Train
     trace->written_ = written_inputs(*graph);
   }
   TraceSettings::Complete complete;
-  if (optimizer != nullptr && !has_others && !trace->gradients_.empty() && trace->reads_.empty()) {
+  // A parameter without a gradient may have one on another rank.
+  const bool has_all = ending.buckets == nullptr || trace->gradients_.size() == parameters.tensors.size();
+  if (ending.plans_update && !has_others && has_all && !trace->gradients_.empty() && trace->reads_.empty()) {
     std::vector<at::Tensor> operands = arguments.tensors;
     operands.insert(operands.end(), trace->captured_.begin(), trace->captured_.end());
-    trace->update_ = StepUpdate::make(optimizer->optimizer, parameters, operands, result.gradients, optimizer->clipping);
+    trace->update_ = StepUpdate::make(ending.optimizer, parameters, operands, result.gradients, ending.clipping);
   }
-  const size_t kept = 1 + trace->arguments_.size();
-  const size_t used = kept + trace->gradients_.size() + trace->reads_.size();
   if (trace->update_ != nullptr) {
-    const size_t gathered = parameters.tensors.front().is_cpu() ? 0 : kGatheredBytes;
-    complete = [updates = trace->update_->declare(*graph, tracer.symbols(), kept), is_exact = module.options().exact(),
-                gathered](Graph& whole, bool has_kernels, PassRunner& runner) {
-      place_updates(whole, updates, has_kernels, is_exact, gathered, runner);
-    };
-  } else if (graph->outputs().size() > used) {
-    graph->body().remove_return(used);  // the factor that clips
+    complete =
+        trace->end_with_update(*graph, ending, tracer.symbols(), 1 + trace->arguments_.size(), parameters, options.exact());
   }
   trace->bound_ = BoundTensors(trace->own_operands(), arguments.tensors);
-  trace->plan_ = CompiledTrace::make(std::move(graph), "train step", module.options(),
+  trace->plan_ = CompiledTrace::make(std::move(graph), "train step", options,
                                      {.sizes = captured_sizes, .complete = std::move(complete)});
   if (trace->update_ != nullptr) {
     trace->update_->drop();  // states of the optimizer, or new ones in their places: `holds` reads them for each call
@@ -332,6 +368,11 @@ std::optional<StepResult> TrainTrace::run(const StepArguments& arguments, const 
   if (update_ != nullptr) {
     const auto drop_states = c10::make_scope_exit([this] { update_->drop(); });
     update_->add_arguments(stack, symbols.size());
+    if (buckets_ != nullptr) {
+      stack.insert(stack.end(), buckets_->tensors().begin(), buckets_->tensors().end());
+      stack.insert(stack.end(), buckets_->views().begin(), buckets_->views().end());
+      buckets_->note_all_used();
+    }
     plan_->run(stack);
     update_->end();
     result.is_updated = true;

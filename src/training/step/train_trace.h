@@ -5,6 +5,8 @@
 #include "executor/call_recording.h"
 #include "executor/compiled_trace.h"
 #include "trace/bound_tensors.h"
+#include "training/parallel/gradient_buckets.h"
+#include "training/step/place_reductions.h"
 #include "training/step/step_update.h"
 
 #include <sconce/module.h>
@@ -32,23 +34,30 @@ struct StepResult {
   at::Tensor loss;                    // without history
   std::vector<at::Tensor> gradients;  // per leaf; undefined where none flows. None if the parameters are updated
   std::vector<std::pair<size_t, at::Tensor>> of_arguments;  // gradients of arguments that require one, by number
-  bool is_updated = false;
+  bool is_updated = false;                                  // with gradients that were reduced
 };
 
-// The optimizer of a step whose plans update the parameters where they can.
-struct StepOptimizer {
+// What becomes of the gradients of a step.
+struct StepEnding {
   torch::optim::Optimizer& optimizer;
   Clipping clipping;
+  bool plans_update = false;                 // where they can
+  at::Tensor seed;                           // the gradient of the loss, a number; undefined where that is 1
+  std::shared_ptr<GradientBuckets> buckets;  // null if there are no other ranks
+  std::string group;                         // of ranks, in c10d's registry
 };
+
+// Returns the gradient of the loss that the number `seed`, a tensor on its device, stands for: in the loss's sizes and
+// dtype.
+at::Tensor seed_of(const at::Tensor& loss, const at::Tensor& seed);
 
 class TrainTrace final : public CallRecording {
  public:
   // Runs forward, loss and backward with LibTorch's operators, and records them. `result` is what they gave. Returns the
-  // trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes. `optimizer`: null if no plan is to
-  // update parameters.
-  static std::shared_ptr<TrainTrace> record(const Module& module, const TrainStep::GeneralLoss& loss,
+  // trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes. `options`: of the plan.
+  static std::shared_ptr<TrainTrace> record(const Module& module, const Options& options, const TrainStep::GeneralLoss& loss,
                                             const StepArguments& arguments, const TrainedParameters& parameters,
-                                            const SizePattern& pattern, const StepOptimizer* optimizer, StepResult& result);
+                                            const SizePattern& pattern, const StepEnding& ending, StepResult& result);
 
   // Returns a trace of calls that cannot be recorded.
   static std::shared_ptr<TrainTrace> refused(const Module& module, const StepArguments& arguments,
@@ -68,6 +77,8 @@ class TrainTrace final : public CallRecording {
   std::optional<StepResult> run(const StepArguments& arguments, const std::vector<int64_t>& symbols);
   // Returns what gradients flow to: the parameters, and after them other leaves, which the optimizer does not know.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
+  // Returns where the plan reduces the buckets; nothing if it does not, or is not compiled.
+  std::vector<PlacedReduction> reductions() const;
   // Returns how many parameters the plan updates.
   size_t updated_parameters() const { return update_ == nullptr ? 0 : update_->count(); }
 
@@ -77,10 +88,12 @@ class TrainTrace final : public CallRecording {
   // Adds the leaves that the loss depends on besides the parameters. `arguments`: tensors of the trace. Returns the leaves
   // that the call has made.
   std::vector<at::Tensor> add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments);
-  // Runs forward, loss and backward in the tracer's scope, and adds the outputs of its graph. With a norm, the last output
-  // is the factor that clips the gradients.
+  // Runs forward, loss and backward in the tracer's scope, and adds the outputs of its graph.
   void run_on_tracer(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
-                     std::optional<double> clip_norm, Tracer& tracer, StepResult& result);
+                     const at::Tensor& seed, Tracer& tracer, StepResult& result);
+  // Makes the optimizer's update, and what it needs, a part of the plan: inputs of the graph, and passes that complete it.
+  TraceSettings::Complete end_with_update(Graph& graph, const StepEnding& ending, size_t symbols, size_t kept,
+                                          const TrainedParameters& parameters, bool is_exact);
   // Runs the plan. Returns false, and changes nothing, if it reads other numbers than the recorded call.
   bool run_plan(torch::jit::Stack& stack) const;
   // Returns the tensors that the plan is given in a call, without the arguments.
@@ -98,6 +111,8 @@ class TrainTrace final : public CallRecording {
   std::vector<size_t> written_;         // inputs of the plan, if it reads numbers
   bool draws_ = false;                  // random numbers
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
+  std::shared_ptr<GradientBuckets> buckets_;  // of a plan that reduces them
+  std::shared_ptr<std::vector<PlacedReduction>> reductions_;
   std::shared_ptr<CompiledTrace> plan_;
 };
 
