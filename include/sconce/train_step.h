@@ -41,6 +41,10 @@ class TrainOptions {
   // ranks' gradients, whatever runs the call on each rank. Every rank makes as many calls. Kernels are compiled in the first
   // calls, and not in the background, so that all ranks round alike.
   TrainOptions& data_parallel(const DataParallel& ranks);
+  // Lets each rank update a part of the parameters, of equal size, and keep the optimizer's states of this part alone. The
+  // optimizer's groups hold the parts, as tensors of one dimension, from the first step on; `TrainStep::unshard_optimizer`
+  // gives the parameters and whole states back. Without other ranks, has no effect.
+  TrainOptions& shard_optimizer(bool on);
 
   std::optional<double> clip_norm() const { return clip_norm_; }
   std::optional<double> clip_value() const { return clip_value_; }
@@ -48,6 +52,7 @@ class TrainOptions {
   std::optional<c10::ScalarType> autocast() const { return autocast_; }
   bool keep_gradients() const { return keep_gradients_; }
   const std::optional<DataParallel>& data_parallel() const { return data_parallel_; }
+  bool shard_optimizer() const { return shard_optimizer_; }
 
  private:
   std::optional<double> clip_norm_;
@@ -56,6 +61,7 @@ class TrainOptions {
   std::optional<c10::ScalarType> autocast_;
   bool keep_gradients_ = false;
   std::optional<DataParallel> data_parallel_;
+  bool shard_optimizer_ = false;
 };
 
 // A bucket of gradients that a plan sums over ranks while backward goes on.
@@ -77,6 +83,7 @@ struct TrainExplanation {
   std::vector<Explanation> plans;                // of forward, loss and backward
   std::vector<ReductionExplanation> reductions;  // of the plan that ran last; none without other ranks
   OptimizerExplanation optimizer;
+  size_t state_bytes = 0;  // of the optimizer, on this rank; 0 for an optimizer that is not sharded
 };
 
 // Trains a module. A call with arguments of a kind runs forward, loss and backward and records them; later calls run the
@@ -120,6 +127,9 @@ class TrainStep {
   // For a rank that has no batch left while others have: takes part in their steps until none has one. Their losses keep
   // their shares. Requires that the last step is complete. Returns how many steps that were.
   size_t join();
+  // Gives a sharded optimizer its parameters and whole states back, on every rank, until the next step: to save it, or to
+  // load what any number of ranks has saved. All ranks call it.
+  void unshard_optimizer();
 
   TrainExplanation explain() const;
   // Waits until the background thread has no compile of this step left.

@@ -333,12 +333,14 @@ class TrainStep:
 
     `clip_norm`, `clip_value`: as `torch.nn.utils.clip_grad_norm_` and `clip_grad_value_` before each step. `accumulate`: adds
     up the gradients of so many calls, of the mean of their losses. `autocast`: torch.bfloat16 or torch.float16, for forward and
-    loss. `options`: as of `accelerate`.
+    loss. `process_group`: of torch.distributed, after `init_process_group`. All its ranks then train together: the first step
+    begins with rank 0's parameters and buffers, and each step updates with the mean of all ranks' gradients. Every rank makes
+    as many steps; a rank that has no batch left calls `join`. `options`: as of `accelerate`.
     """
 
     def __init__(self, model: Any, loss: Any, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None,
                  clip_value: float | None = None, accumulate: int = 1, autocast: torch.dtype | None = None,
-                 keep_gradients: bool = False, **options: Any):
+                 keep_gradients: bool = False, process_group: Any = None, **options: Any):
         model = model if isinstance(model, torch.jit.ScriptModule) else scripted(model)
         expect_scripted(model, "TrainStep")
         self._mirror = _Mirror(optimizer, options)
@@ -352,15 +354,26 @@ class TrainStep:
         self._model = model
         self._loss = loss
         self._arguments = (model._c, loss.qualified_name if is_function(loss) else loss._c, any_module()._c)
-        self._settings = (json.dumps(options), clip_norm, clip_value, accumulate, autocast, keep_gradients)
+        self._settings = (json.dumps(options), clip_norm, clip_value, accumulate, autocast, keep_gradients,
+                          process_group.group_name if process_group is not None else None)
         self._step = None
         self._twin = None
 
-    def __call__(self, inputs: torch.Tensor | Sequence[Any], targets: torch.Tensor | Sequence[Any]) -> torch.Tensor:
+    def __call__(self, inputs: torch.Tensor | Sequence[Any], targets: torch.Tensor | Sequence[Any],
+                 share: float | None = None) -> torch.Tensor:
         """Runs a step. Returns the loss, without history.
 
-        `inputs`: the argument of `forward`, or a tuple of them; `targets`: what the loss takes besides the result.
+        `inputs`: the argument of `forward`, or a tuple of them; `targets`: what the loss takes besides the result. `share`: what
+        the loss counts in the step's, by default 1 / (calls * ranks). For the mean over examples of batches that differ, how
+        many of the step's examples are in this batch.
         """
+        return self._with_optimizer(lambda step: step.run(_values(inputs), _values(targets), share))
+
+    def join(self) -> int:
+        """For a rank that has no batch left: takes part in the other ranks' steps until none has one. Returns how many."""
+        return self._with_optimizer(lambda step: step.join())
+
+    def _with_optimizer(self, call: Callable[[Any], Any]) -> Any:
         mirror = self._mirror
         optimizer = mirror.optimizer
         reason = mirror.before_step()
@@ -371,7 +384,7 @@ class TrainStep:
             self._step = _classes.TrainStep(*self._arguments, self._twin, *self._settings)
         optimizer._opt_called = True
         try:
-            return self._step.run(_values(inputs), _values(targets))
+            return call(self._step)
         finally:
             mirror.after_step()
 

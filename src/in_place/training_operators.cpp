@@ -9,6 +9,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/custom_class.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 
 #include <memory>
 #include <optional>
@@ -121,7 +122,8 @@ intrusive_ptr<TrainStepObject> make_train_step(const c10::IValue& module, const 
                                                const c10::IValue& any_module, intrusive_ptr<OptimizerObject> optimizer,
                                                const std::string& options, std::optional<double> clip_norm,
                                                std::optional<double> clip_value, int64_t accumulate,
-                                               std::optional<at::ScalarType> autocast, bool keep_gradients) {
+                                               std::optional<at::ScalarType> autocast, bool keep_gradients,
+                                               const std::optional<std::string>& process_group) {
   TrainOptions train;
   if (clip_norm) {
     train.clip_norm(*clip_norm);
@@ -134,6 +136,9 @@ intrusive_ptr<TrainStepObject> make_train_step(const c10::IValue& module, const 
   }
   TORCH_CHECK(accumulate > 0, "accumulate must be a positive number of calls, not ", accumulate);
   train.accumulate(static_cast<size_t>(accumulate)).keep_gradients(keep_gradients);
+  if (process_group) {
+    train.data_parallel(DataParallel(c10d::resolve_process_group(*process_group)));
+  }
   return c10::make_intrusive<TrainStepObject>(module, loss, any_module, std::move(optimizer), Options::from_json(options),
                                               train);
 }
@@ -168,8 +173,12 @@ TORCH_LIBRARY_FRAGMENT(sconce, library) {
            [](const intrusive_ptr<OptimizerObject>& self) { return json_text(json_of(self->captured.explain())); });
   library.class_<TrainStepObject>("TrainStep")
       .def(torch::init(&make_train_step))
-      .def("run", [](const intrusive_ptr<TrainStepObject>& self, const std::vector<c10::IValue>& inputs,
-                     const std::vector<c10::IValue>& targets) { return self->step(inputs, targets); })
+      .def("run",
+           [](const intrusive_ptr<TrainStepObject>& self, const std::vector<c10::IValue>& inputs,
+              const std::vector<c10::IValue>& targets, std::optional<double> share) {
+             return share ? self->step(inputs, targets, *share) : self->step(inputs, targets);
+           })
+      .def("join", [](const intrusive_ptr<TrainStepObject>& self) { return static_cast<int64_t>(self->step.join()); })
       .def("explain", [](const intrusive_ptr<TrainStepObject>& self) { return json_text(json_of(self->step.explain())); })
       .def("wait_for_compiles", [](const intrusive_ptr<TrainStepObject>& self) { self->step.wait_for_compiles(); });
 }

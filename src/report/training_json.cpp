@@ -23,6 +23,17 @@ Json json_of(const std::vector<Explanation>& plans) {
   return json;
 }
 
+Json json_of(const std::vector<ReductionExplanation>& reductions) {
+  Json json = Json::array();
+  for (const ReductionExplanation& each : reductions) {
+    json.push_back({{"bytes", each.bytes},
+                    {"parameters", each.parameters},
+                    {"begins_after", each.begins_after},
+                    {"waits_after", each.waits_after}});
+  }
+  return json;
+}
+
 }  // namespace
 
 Json json_of(const BackwardExplanation& explanation) {
@@ -55,7 +66,9 @@ Json json_of(const TrainExplanation& explanation) {
               {"reasons", json_of(explanation.reasons)},
               {"why_sizes_are_fixed", explanation.why_sizes_are_fixed},
               {"plans", json_of(explanation.plans)},
-              {"optimizer", json_of(explanation.optimizer)}};
+              {"reductions", json_of(explanation.reductions)},
+              {"optimizer", json_of(explanation.optimizer)},
+              {"state_bytes", explanation.state_bytes}};
 }
 
 }  // namespace sconce

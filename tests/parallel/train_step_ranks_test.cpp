@@ -6,9 +6,6 @@
 #include <gtest/gtest.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/rmsprop.h>
-#include <torch/optim/sgd.h>
 
 #include <mutex>
 #include <random>
@@ -105,24 +102,7 @@ at::Tensor trained_alone(const torch::jit::Module& start, const testing::MakeOpt
   return at::cat(all);
 }
 
-struct Optimizer {
-  const char* name;
-  testing::MakeOptimizer make;
-};
-std::vector<Optimizer> optimizers() {
-  return {{"SGD", testing::sgd},
-          {"Adam", testing::adam},
-          {"AdamW",
-           [](std::vector<at::Tensor> parameters) {
-             return std::make_unique<torch::optim::AdamW>(std::move(parameters), torch::optim::AdamWOptions(0.01));
-           }},
-          {"RMSprop", [](std::vector<at::Tensor> parameters) {
-             return std::make_unique<torch::optim::RMSprop>(std::move(parameters),
-                                                            torch::optim::RMSpropOptions(0.001).eps(1e-3));
-           }}};
-}
-
-std::string describe(const Optimizer& optimizer, int world, const TrainOptions& options) {
+std::string describe(const testing::NamedOptimizer& optimizer, int world, const TrainOptions& options) {
   return std::string(optimizer.name) + ", " + std::to_string(world) + " ranks, norm " +
          std::to_string(options.clip_norm().value_or(0)) + ", value " + std::to_string(options.clip_value().value_or(0)) +
          ", " + std::to_string(options.accumulate()) + " calls";
@@ -173,7 +153,7 @@ void train_on_ranks(int world, const torch::jit::Module& start, const testing::M
 TEST(TrainStepRanks, EqualOneProcessWithTheWholeBatch) {
   const torch::jit::Module start = testing::two_layers(testing::kMlp);
   for (const int world : {2, 4}) {
-    for (const Optimizer& optimizer : optimizers()) {
+    for (const testing::NamedOptimizer& optimizer : testing::optimizers()) {
       for (const TrainOptions& options :
            {TrainOptions(), TrainOptions().clip_norm(0.05), TrainOptions().clip_value(0.001), TrainOptions().accumulate(3),
             TrainOptions().accumulate(2).clip_norm(0.1), TrainOptions().keep_gradients(true)}) {
@@ -195,7 +175,7 @@ TEST(TrainStepRanks, EqualOneProcessWithTheWholeBatch) {
 TEST(TrainStepRanks, AreEqualWhenEachIsServedByAnotherProgram) {
   const torch::jit::Module start = wide_layers();
   for (const int world : {2, 3}) {
-    for (const Optimizer& optimizer : optimizers()) {
+    for (const testing::NamedOptimizer& optimizer : testing::optimizers()) {
       for (const TrainOptions& options : {TrainOptions(), TrainOptions().clip_norm(0.05), TrainOptions().clip_value(0.001),
                                           TrainOptions().accumulate(2).clip_norm(0.1)}) {
         SCOPED_TRACE(describe(optimizer, world, options));

@@ -19,7 +19,7 @@ int64_t aligned(int64_t elements, int64_t element_bytes) {
 
 }  // namespace
 
-BucketLayout BucketLayout::of(const std::vector<at::Tensor>& parameters, size_t first_bytes, size_t bytes) {
+BucketLayout BucketLayout::of(const std::vector<at::Tensor>& parameters, size_t first_bytes, size_t bytes, int64_t parts) {
   BucketLayout layout;
   std::vector<Bucket> open;  // one of each form
   for (size_t i = parameters.size(); i-- > 0;) {
@@ -42,6 +42,9 @@ BucketLayout BucketLayout::of(const std::vector<at::Tensor>& parameters, size_t 
   std::ranges::move(open, std::back_inserter(layout.buckets));
   layout.first_flag = layout.buckets.back().size;
   layout.buckets.back().size += static_cast<int64_t>(parameters.size()) + 1;
+  for (Bucket& bucket : layout.buckets) {
+    bucket.size = aligned((bucket.size + parts - 1) / parts, static_cast<int64_t>(c10::elementSize(bucket.dtype))) * parts;
+  }
   return layout;
 }
 

@@ -30,7 +30,8 @@ struct BucketLayout {
 
   // A bucket is closed once it has the bytes, the first one once it has `first_bytes`. Its tensors are of one dtype and
   // device.
-  static BucketLayout of(const std::vector<at::Tensor>& parameters, size_t first_bytes, size_t bytes);
+  // Each can be cut into `parts` of equal size.
+  static BucketLayout of(const std::vector<at::Tensor>& parameters, size_t first_bytes, size_t bytes, int64_t parts);
 };
 
 // Returns "3 parameters in 2 buckets, Float[4,3] Float[4] Float[1]": what must be equal on all ranks.

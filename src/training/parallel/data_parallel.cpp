@@ -13,9 +13,12 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -80,6 +83,14 @@ std::shared_ptr<RankGroup> make_group(const c10::intrusive_ptr<c10d::Store>& sto
   }
 }
 
+// Returns how often ranks of the caller's group of this name were joined before: as often on every rank.
+size_t times_joined(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, size_t> times;
+  const std::lock_guard lock(mutex);
+  return times[name]++;
+}
+
 }  // namespace
 
 DataParallel DataParallel::from_environment(const DataParallelSettings& settings) {
@@ -97,9 +108,16 @@ DataParallel::DataParallel(c10::intrusive_ptr<c10d::Store> store, int rank, int 
 
 DataParallel::DataParallel(c10::intrusive_ptr<c10d::ProcessGroup> group, const DataParallelSettings& settings) {
   TORCH_CHECK(group != nullptr, "data parallel: there is no process group");
+  const auto store = group->getStore();
   std::string name = group->getGroupName();
-  auto store = group->getStore();
-  group_ = std::make_shared<RankGroup>(std::move(group), std::move(store), std::move(name), settings);
+  const std::vector<c10::Device> devices = group->getDeviceTypes();
+  const bool is_of_cpus = std::ranges::all_of(devices, [](const c10::Device& device) { return device.is_cpu(); });
+  if (is_of_cpus && !devices.empty() && group->getBackend(at::kCPU)->getBackendName() == "gloo" && store != nullptr) {
+    const std::string prefix = "sconce/" + std::to_string(times_joined(name));
+    group_ = make_group(c10::make_intrusive<c10d::PrefixStore>(prefix, store), group->getRank(), group->getSize(), settings);
+  } else {
+    group_ = std::make_shared<RankGroup>(std::move(group), store, std::move(name), settings);
+  }
 }
 
 int DataParallel::rank() const { return group_->rank(); }

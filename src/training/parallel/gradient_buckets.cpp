@@ -16,7 +16,8 @@ namespace sconce {
 GradientBuckets::GradientBuckets(RankGroup& group, std::vector<at::Tensor> parameters)
     : group_(group),
       parameters_(std::move(parameters)),
-      layout_(BucketLayout::of(parameters_, group.settings().first_bucket_bytes, group.settings().bucket_bytes)),
+      layout_(
+          BucketLayout::of(parameters_, group.settings().first_bucket_bytes, group.settings().bucket_bytes, group.world())),
       views_(parameters_.size()) {
   group.expect_as_on_rank_0("parameters", to_string(layout_, parameters_));
   const at::NoGradGuard no_grad;

@@ -55,6 +55,12 @@ RankGroup::Work RankGroup::begin_sum(const at::Tensor& tensor) {
   return group_->allreduce(tensors);
 }
 
+RankGroup::Work RankGroup::begin_gather(const at::Tensor& whole, const at::Tensor& part) {
+  at::Tensor to = whole;
+  at::Tensor from = part;
+  return group_->_allgather_base(to, from);
+}
+
 void RankGroup::send_from_rank_0(const at::Tensor& tensor) {
   std::vector<at::Tensor> tensors = {tensor};
   group_->broadcast(tensors)->wait();
@@ -68,7 +74,7 @@ void RankGroup::broadcast(const std::vector<at::Tensor>& tensors) {
   if (tensors.empty()) {
     return;
   }
-  const BucketLayout layout = BucketLayout::of(tensors, settings_.bucket_bytes, settings_.bucket_bytes);
+  const BucketLayout layout = BucketLayout::of(tensors, settings_.bucket_bytes, settings_.bucket_bytes, /*parts=*/1);
   for (const BucketLayout::Bucket& bucket : layout.buckets) {
     const at::Tensor sent = at::zeros({bucket.size}, at::TensorOptions(bucket.dtype).device(bucket.device));
     const auto place_of = [&](const BucketLayout::Member& member) {

@@ -38,6 +38,8 @@ class RankGroup {
   using Work = c10::intrusive_ptr<c10d::Work>;
   // Begins to replace the elements of a contiguous tensor by their sums over the ranks.
   Work begin_sum(const at::Tensor& tensor);
+  // Begins to put the parts of all ranks, in their order, into a contiguous tensor.
+  Work begin_gather(const at::Tensor& whole, const at::Tensor& part);
   // Gives a contiguous tensor the elements that it has on rank 0.
   void send_from_rank_0(const at::Tensor& tensor);
   // The same for tensors of any form, in buckets.

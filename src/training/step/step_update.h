@@ -3,6 +3,7 @@
 
 #include "ir/graph.h"
 #include "training/step/place_updates.h"
+#include "training/trained_parameters.h"
 #include "training/update_rule.h"
 
 #include <ATen/core/stack.h>
@@ -11,14 +12,6 @@
 #include <vector>
 
 namespace sconce {
-
-// The parameters that an optimizer trains, each once, and the parameter group of each.
-struct TrainedParameters {
-  std::vector<at::Tensor> tensors;
-  std::vector<size_t> groups;
-  bool has_repeated = false;  // a parameter that is in the optimizer twice is updated twice
-};
-TrainedParameters trained_parameters(torch::optim::Optimizer& optimizer);
 
 // Gives the plan of a step what its updates need. States and options are the optimizer's: each step reads them, and counts
 // itself when the plan has run.

@@ -165,6 +165,10 @@ TrainOptions& TrainOptions::data_parallel(const DataParallel& ranks) {
   data_parallel_ = ranks;
   return *this;
 }
+TrainOptions& TrainOptions::shard_optimizer(bool on) {
+  shard_optimizer_ = on;
+  return *this;
+}
 
 // ---- TrainStep ------------------------------------------------------------------------------------------------------
 
@@ -187,6 +191,8 @@ class TrainStep::Impl {
     if (options_.accumulate() > 1 || group_ != nullptr) {
       seed_ = at::empty({}, at::TensorOptions(at::kDouble).device(trained_parameters(optimizer).tensors.front().device()));
     }
+    TORCH_CHECK(!options_.shard_optimizer() || !options_.keep_gradients(),
+                "TrainOptions: a sharded step cannot keep gradients: parameters are exchanged in their memory");
     if (group_ != nullptr) {
       options_.data_parallel()->broadcast(module_);
     }
@@ -201,10 +207,7 @@ class TrainStep::Impl {
     at::Tensor loss;
     begin_call(share);
     run_with_others([&] {
-      const TrainedParameters parameters = trained_parameters(optimizer_);
-      if (group_ != nullptr) {
-        buckets_ = group_->buckets_of(parameters.tensors);
-      }
+      const TrainedParameters parameters = begin_update();
       StepResult result = run_call(inputs, targets, parameters);
       loss = std::move(result.loss);
       if (++calls_ == options_.accumulate()) {
@@ -227,7 +230,7 @@ class TrainStep::Impl {
     while (goes_on) {
       begin_call(std::nullopt);
       run_with_others([&] {
-        buckets_ = group_->buckets_of(trained_parameters(optimizer_).tensors);
+        begin_update();
         goes_on = buckets_->reduce(/*scale=*/1, /*has_batch=*/false) > 0;
         if (goes_on) {
           update();
@@ -236,6 +239,14 @@ class TrainStep::Impl {
       });
     }
     return steps;
+  }
+
+  void unshard_optimizer() {
+    TORCH_CHECK(calls_ == 0, "TrainStep::unshard_optimizer: ", calls_, " calls of a step of ", options_.accumulate(),
+                " were made");
+    if (shards_ != nullptr) {
+      run_with_others([&] { shards_->unshard(); });
+    }
   }
 
   TrainExplanation explain() const {
@@ -259,6 +270,7 @@ class TrainStep::Impl {
     explanation.optimizer.steps += updated_by_plan_;
     explanation.optimizer.captured_steps += updated_by_plan_;
     explanation.optimizer.captured_updates += updates_by_plan_;
+    explanation.state_bytes = shards_ != nullptr ? shards_->state_bytes() : 0;
     return explanation;
   }
 
@@ -288,7 +300,36 @@ class TrainStep::Impl {
       set_share_ = value;
     }
     if (calls_ == 0) {
-      optimizer_.zero_grad();
+      zero_gradients();
+    }
+  }
+
+  // Returns what the step trains. Makes ready what it exchanges with other ranks.
+  TrainedParameters begin_update() {
+    if (shards_ != nullptr) {
+      shards_->shard();
+      for (const at::Tensor& parameter : shards_->parameters().tensors) {
+        TORCH_CHECK(parameter.requires_grad(), "TrainOptions::shard_optimizer: a parameter of sizes ", parameter.sizes(),
+                    " requires no gradient any more; make another TrainStep");
+      }
+      return shards_->parameters();
+    }
+    TrainedParameters parameters = trained_parameters(optimizer_);
+    if (group_ != nullptr) {
+      buckets_ = group_->buckets_of(parameters.tensors);
+      if (options_.shard_optimizer()) {
+        shards_ = std::make_shared<OptimizerShards>(*group_, buckets_, optimizer_, parameters);
+      }
+    }
+    return parameters;
+  }
+
+  void zero_gradients() {
+    optimizer_.zero_grad();
+    if (shards_ != nullptr) {
+      for (const at::Tensor& parameter : shards_->parameters().tensors) {
+        parameter.mutable_grad() = at::Tensor();
+      }
     }
   }
 
@@ -303,7 +344,7 @@ class TrainStep::Impl {
       call();
     } catch (...) {
       calls_ = 0;
-      optimizer_.zero_grad();
+      zero_gradients();
       if (group_ != nullptr) {
         group_->fail(std::current_exception());
       }
@@ -434,6 +475,7 @@ class TrainStep::Impl {
                               .plans_update = options_.accumulate() == 1 && !options_.keep_gradients(),
                               .seed = seed_,
                               .buckets = buckets_,
+                              .shards = shards_,
                               .group = group_ != nullptr ? group_->name() : ""};
       return TrainTrace::record(module_, of_plans_, checked_loss(), arguments, parameters, pattern, ending, result);
     } catch (...) {
@@ -481,11 +523,18 @@ class TrainStep::Impl {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> gradients;
     FlatSet<const c10::TensorImpl*> listed;
-    for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
-      for (const at::Tensor& parameter : group.params()) {
+    const auto add = [&](const std::vector<at::Tensor>& parameters) {
+      for (const at::Tensor& parameter : parameters) {
         if (parameter.grad().defined() && listed.insert(parameter.unsafeGetTensorImpl()).second) {
           gradients.push_back(parameter.grad().data());
         }
+      }
+    };
+    if (shards_ != nullptr) {
+      add(shards_->parameters().tensors);
+    } else {
+      for (const torch::optim::OptimizerParamGroup& group : optimizer_.param_groups()) {
+        add(group.params());
       }
     }
     if (options_.clip_norm() && !gradients.empty()) {
@@ -510,9 +559,16 @@ class TrainStep::Impl {
     if (clipping().is_on()) {
       clip();
     }
+    if (shards_ != nullptr) {
+      shards_->load();
+      shards_->take_gradients();
+    }
     update_.step();
+    if (shards_ != nullptr) {
+      shards_->gather();
+    }
     if (!options_.keep_gradients()) {
-      optimizer_.zero_grad();
+      zero_gradients();
     }
   }
 
@@ -527,6 +583,7 @@ class TrainStep::Impl {
   bool sets_attributes_ = false;              // the module may; once `why_never_` is known
   std::optional<const char*> why_never_;      // steps are recorded; null if they may be. Nothing before the first call
   RecordingCache table_;                      // of TrainTraces
+  std::shared_ptr<OptimizerShards> shards_;   // null if every rank updates all parameters
   std::shared_ptr<GradientBuckets> buckets_;  // of the parameters of the call; null without other ranks
   at::Tensor seed_;                           // the gradient of the loss, a number; undefined where it is 1
   std::optional<double> set_share_;           // its value
@@ -559,6 +616,7 @@ at::Tensor TrainStep::operator()(const std::vector<c10::IValue>& inputs, const s
   return impl_->run(inputs, targets, share);
 }
 size_t TrainStep::join() { return impl_->join(); }
+void TrainStep::unshard_optimizer() { impl_->unshard_optimizer(); }
 TrainExplanation TrainStep::explain() const { return impl_->explain(); }
 void TrainStep::wait_for_compiles() const { impl_->wait_for_compiles(); }
 

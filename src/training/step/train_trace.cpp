@@ -55,6 +55,20 @@ std::vector<at::Tensor> gradients_of(const at::Tensor& loss, const std::vector<a
   return gradients;
 }
 
+// Replaces `count` outputs, from `first` on, by other values.
+void return_instead(Graph& graph, size_t first, size_t count, c10::ArrayRef<Value*> values) {
+  const std::vector<Value*> after = graph.outputs().slice(first + count).vec();
+  while (graph.outputs().size() > first) {
+    graph.body().remove_return(graph.outputs().size() - 1);
+  }
+  for (Value* value : values) {
+    graph.add_output(value);
+  }
+  for (Value* value : after) {
+    graph.add_output(value);
+  }
+}
+
 // Gives the tensors of the trace the gradients of the arguments, which a backward in the script adds to.
 void hand_over_gradients(const std::vector<at::Tensor>& arguments, const std::vector<at::Tensor>& traced) {
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -112,12 +126,9 @@ TrainTrace::TrainTrace(const Module& module, const StepArguments& arguments, con
 
 std::vector<at::Tensor> TrainTrace::own_operands() const {
   std::vector<at::Tensor> operands = captured_;
+  operands.insert(operands.end(), exchanged_.begin(), exchanged_.end());
   if (update_ != nullptr) {
     operands.insert(operands.end(), update_->states().begin(), update_->states().end());
-  }
-  if (buckets_ != nullptr) {
-    operands.insert(operands.end(), buckets_->tensors().begin(), buckets_->tensors().end());
-    operands.insert(operands.end(), buckets_->views().begin(), buckets_->views().end());
   }
   return operands;
 }
@@ -144,7 +155,7 @@ bool TrainTrace::holds(const c10::ivalue::Object& module, const StepArguments& a
   return has_structure_of(module, arguments) && arguments.inputs == inputs_ &&
          std::equal(parameters.tensors.begin(), parameters.tensors.end(), leaves_.begin(), others, is_same) &&
          (others == leaves_.end() || why_not_now({others, leaves_.end()}) == nullptr) &&
-         (update_ == nullptr || update_->begin(parameters)) && are_bound(own_operands());
+         (update_ == nullptr || update_->begin(updated(parameters))) && are_bound(own_operands());
 }
 
 // Eager training adds gradients to all leaves, also to those that no optimizer steps.
@@ -244,38 +255,71 @@ std::shared_ptr<TrainTrace> TrainTrace::refused(const Module& module, const Step
   return trace;
 }
 
-TraceSettings::Complete TrainTrace::end_with_update(Graph& graph, const StepEnding& ending, size_t symbols, size_t kept,
-                                                    const TrainedParameters& parameters, bool is_exact) {
+TraceSettings::Complete TrainTrace::end_with_update(Graph& graph, const StepEnding& ending, size_t symbols,
+                                                    const std::vector<at::Tensor>& arguments,
+                                                    const TrainedParameters& parameters,
+                                                    const std::vector<at::Tensor>& gradients, bool is_exact) {
+  const bool has_ranks = ending.buckets != nullptr;
+  // A parameter without a gradient may have one on another rank.
+  const bool has_all = !has_ranks || gradients_.size() == parameters.tensors.size();
+  const bool has_others = leaves_.size() > parameters_;
+  if (!ending.plans_update || has_others || !has_all || gradients_.empty() || !reads_.empty()) {
+    return {};
+  }
+  shards_ = ending.shards;
+  std::vector<at::Tensor> operands = arguments;
+  operands.insert(operands.end(), captured_.begin(), captured_.end());
+  const size_t first_bucket = symbols + operands.size();
+  const auto exchange = [&](const std::vector<at::Tensor>& tensors) {
+    exchanged_.insert(exchanged_.end(), tensors.begin(), tensors.end());
+  };
+  if (has_ranks) {
+    exchange(ending.buckets->tensors());
+    exchange(ending.buckets->views());
+  }
+  const size_t first_segment = first_bucket + exchanged_.size();
+  if (shards_ != nullptr) {
+    exchange(shards_->gradients());
+    exchange(shards_->segments().tensors);
+  }
+  operands.insert(operands.end(), exchanged_.begin(), exchanged_.end());
+  update_ = StepUpdate::make(ending.optimizer, updated(parameters), operands,
+                             shards_ != nullptr ? shards_->gradients() : gradients, ending.clipping);
+  if (update_ == nullptr) {
+    exchanged_.clear();
+    return {};
+  }
+  for (const at::Tensor& tensor : exchanged_) {
+    graph.add_input({}, c10::TensorType::get())->set_facts(facts_of(tensor));
+  }
+  const size_t kept = 1 + arguments_.size();
   const StepUpdates updates = update_->declare(graph, symbols, kept);
   StepReductions reductions;
-  if (ending.buckets != nullptr) {
+  if (has_ranks) {
     buckets_ = ending.buckets;
     reductions_ = std::make_shared<std::vector<PlacedReduction>>();
     reductions.group = ending.group;
-    const size_t first = graph.inputs().size();
-    for (const std::vector<at::Tensor>* tensors : {&buckets_->tensors(), &buckets_->views()}) {
-      for (const at::Tensor& tensor : *tensors) {
-        graph.add_input({}, c10::TensorType::get())->set_facts(facts_of(tensor));
-      }
-    }
     const auto& buckets = buckets_->layout().buckets;
     for (size_t i = 0; i < buckets.size(); ++i) {
       StepReductions::Bucket& bucket = reductions.buckets.emplace_back();
-      bucket.tensor = first + i;
+      bucket.tensor = first_bucket + i;
       bucket.bytes = buckets_->tensors()[i].nbytes();
       for (const BucketLayout::Member& member : buckets[i].members) {
-        bucket.members.push_back({kept + member.parameter, first + buckets.size() + member.parameter});
+        bucket.members.push_back({kept + member.parameter, first_bucket + buckets.size() + member.parameter});
       }
     }
   }
+  const size_t segments = shards_ != nullptr ? shards_->gradients().size() : 0;
   const size_t gathered = parameters.tensors.front().is_cpu() ? 0 : kGatheredBytes;
-  return [updates, reductions, kept, is_exact, gathered, placed = reductions_](Graph& whole, bool has_kernels,
-                                                                               PassRunner& runner) {
+  return [=, placed = reductions_](Graph& whole, bool has_kernels, PassRunner& runner) {
     if (placed != nullptr) {
       *placed = place_reductions(whole, reductions);
     }
     if (updates.clipping.norm) {
       place_clip(whole, kept, *updates.clipping.norm, reductions.group, has_kernels, runner);
+    }
+    if (segments > 0) {
+      return_instead(whole, kept, parameters.tensors.size(), whole.inputs().slice(first_segment, segments));
     }
     place_updates(whole, updates, has_kernels, is_exact, gathered, runner);
   };
@@ -295,7 +339,6 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Optio
   if (const char* reason = why_never_recorded(module.method("forward").graph())) {
     tracer.refuse(reason);
   }
-  const bool has_others = trace->leaves_.size() > trace->parameters_;
   std::vector<at::Tensor> owned = parameters.tensors;
   if (ending.seed.defined()) {
     owned.push_back(ending.seed);
@@ -314,18 +357,8 @@ std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Optio
   if (!trace->reads_.empty()) {
     trace->written_ = written_inputs(*graph);
   }
-  TraceSettings::Complete complete;
-  // A parameter without a gradient may have one on another rank.
-  const bool has_all = ending.buckets == nullptr || trace->gradients_.size() == parameters.tensors.size();
-  if (ending.plans_update && !has_others && has_all && !trace->gradients_.empty() && trace->reads_.empty()) {
-    std::vector<at::Tensor> operands = arguments.tensors;
-    operands.insert(operands.end(), trace->captured_.begin(), trace->captured_.end());
-    trace->update_ = StepUpdate::make(ending.optimizer, parameters, operands, result.gradients, ending.clipping);
-  }
-  if (trace->update_ != nullptr) {
-    complete =
-        trace->end_with_update(*graph, ending, tracer.symbols(), 1 + trace->arguments_.size(), parameters, options.exact());
-  }
+  TraceSettings::Complete complete = trace->end_with_update(*graph, ending, tracer.symbols(), arguments.tensors, parameters,
+                                                            result.gradients, options.exact());
   trace->bound_ = BoundTensors(trace->own_operands(), arguments.tensors);
   trace->plan_ = CompiledTrace::make(std::move(graph), "train step", options,
                                      {.sizes = captured_sizes, .complete = std::move(complete)});
@@ -367,14 +400,19 @@ std::optional<StepResult> TrainTrace::run(const StepArguments& arguments, const 
   };
   if (update_ != nullptr) {
     const auto drop_states = c10::make_scope_exit([this] { update_->drop(); });
+    stack.insert(stack.end(), exchanged_.begin(), exchanged_.end());
     update_->add_arguments(stack, symbols.size());
     if (buckets_ != nullptr) {
-      stack.insert(stack.end(), buckets_->tensors().begin(), buckets_->tensors().end());
-      stack.insert(stack.end(), buckets_->views().begin(), buckets_->views().end());
       buckets_->note_all_used();
+    }
+    if (shards_ != nullptr) {
+      shards_->load();
     }
     plan_->run(stack);
     update_->end();
+    if (shards_ != nullptr) {
+      shards_->gather();
+    }
     result.is_updated = true;
     take_results();
     return result;

@@ -6,6 +6,7 @@
 #include "executor/compiled_trace.h"
 #include "trace/bound_tensors.h"
 #include "training/parallel/gradient_buckets.h"
+#include "training/parallel/optimizer_shards.h"
 #include "training/step/place_reductions.h"
 #include "training/step/step_update.h"
 
@@ -44,6 +45,7 @@ struct StepEnding {
   bool plans_update = false;                 // where they can
   at::Tensor seed;                           // the gradient of the loss, a number; undefined where that is 1
   std::shared_ptr<GradientBuckets> buckets;  // null if there are no other ranks
+  std::shared_ptr<OptimizerShards> shards;   // null if every rank updates all parameters
   std::string group;                         // of ranks, in c10d's registry
 };
 
@@ -91,11 +93,17 @@ class TrainTrace final : public CallRecording {
   // Runs forward, loss and backward in the tracer's scope, and adds the outputs of its graph.
   void run_on_tracer(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
                      const at::Tensor& seed, Tracer& tracer, StepResult& result);
-  // Makes the optimizer's update, and what it needs, a part of the plan: inputs of the graph, and passes that complete it.
-  TraceSettings::Complete end_with_update(Graph& graph, const StepEnding& ending, size_t symbols, size_t kept,
-                                          const TrainedParameters& parameters, bool is_exact);
+  // Makes the optimizer's update, if it may be, a part of the plan: inputs of the graph, and passes that complete it.
+  // `gradients`: those of the recorded call.
+  TraceSettings::Complete end_with_update(Graph& graph, const StepEnding& ending, size_t symbols,
+                                          const std::vector<at::Tensor>& arguments, const TrainedParameters& parameters,
+                                          const std::vector<at::Tensor>& gradients, bool is_exact);
   // Runs the plan. Returns false, and changes nothing, if it reads other numbers than the recorded call.
   bool run_plan(torch::jit::Stack& stack) const;
+  // Returns what the plan updates, if it updates anything.
+  const TrainedParameters& updated(const TrainedParameters& parameters) const {
+    return shards_ != nullptr ? shards_->segments() : parameters;
+  }
   // Returns the tensors that the plan is given in a call, without the arguments.
   std::vector<at::Tensor> own_operands() const;
 
@@ -112,6 +120,8 @@ class TrainTrace final : public CallRecording {
   bool draws_ = false;                  // random numbers
   std::unique_ptr<StepUpdate> update_;  // null if the plan returns the gradients
   std::shared_ptr<GradientBuckets> buckets_;  // of a plan that reduces them
+  std::shared_ptr<OptimizerShards> shards_;   // of a plan that updates segments
+  std::vector<at::Tensor> exchanged_;         // what the plan is given of both
   std::shared_ptr<std::vector<PlacedReduction>> reductions_;
   std::shared_ptr<CompiledTrace> plan_;
 };

@@ -1,0 +1,275 @@
+#include "training/parallel/optimizer_shards.h"
+
+#include "base/flat_map.h"
+#include "training/optimizer_class.h"
+#include "training/update_rule.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace sconce {
+namespace {
+
+// Returns elements of a tensor in the order of memory, as a tensor of one dimension with a storage of its own: to autograd
+// and to plans it is no view of the other.
+at::Tensor elements_of(const at::Tensor& tensor, int64_t first, int64_t count) {
+  char* const begin = static_cast<char*>(tensor.mutable_data_ptr()) + first * tensor.element_size();
+  return at::from_blob(
+      begin, {count}, [keep = tensor.storage()](void*) {}, tensor.options().requires_grad(false), tensor.device());
+}
+
+const OptimizerClass& class_of(const torch::optim::Optimizer& optimizer) {
+  const UpdateRule* const rule = find_update_rule(optimizer);
+  TORCH_CHECK(rule != nullptr,
+              "TrainOptions::shard_optimizer: the update of this class of optimizers is not known; sconce "
+              "shards SGD, Adam, AdamW, RMSprop and Adagrad");
+  return optimizer_class(rule->name());
+}
+
+}  // namespace
+
+OptimizerShards::OptimizerShards(RankGroup& group, std::shared_ptr<GradientBuckets> buckets,
+                                 torch::optim::Optimizer& optimizer, TrainedParameters parameters)
+    : group_(group), buckets_(std::move(buckets)), optimizer_(optimizer), parameters_(std::move(parameters)) {
+  class_of(optimizer);
+  TORCH_CHECK(!parameters_.has_repeated, "TrainOptions::shard_optimizer: a parameter stands in the optimizer twice");
+  for (const torch::optim::OptimizerParamGroup& each : optimizer_.param_groups()) {
+    groups_.push_back(each.params());
+  }
+  const at::NoGradGuard no_grad;
+  const auto& layout = buckets_->layout().buckets;
+  for (size_t i = 0; i < layout.size(); ++i) {
+    const at::Tensor& bucket = buckets_->tensors()[i];
+    const int64_t size = bucket.numel() / group_.world();
+    const int64_t first = size * group_.rank();
+    const at::Tensor& part = parts_.emplace_back(at::zeros({size}, bucket.options()));
+    for (const BucketLayout::Member& member : layout[i].members) {
+      const at::Tensor& parameter = parameters_.tensors[member.parameter];
+      TORCH_CHECK(parameter.is_non_overlapping_and_dense(), "TrainOptions::shard_optimizer: a parameter of sizes ",
+                  parameter.sizes(), " has gaps in its memory");
+      const int64_t begin = std::max(member.offset, first);
+      const int64_t end = std::min(member.offset + parameter.numel(), first + size);
+      if (begin >= end) {
+        continue;
+      }
+      segments_.tensors.push_back(elements_of(part, begin - first, end - begin));
+      segments_.groups.push_back(parameters_.groups[member.parameter]);
+      gradients_.push_back(elements_of(bucket, begin, end - begin));
+      parameter_of_segment_.push_back(member.parameter);
+      begins_.push_back(begin - member.offset);
+    }
+  }
+  shard();
+}
+
+OptimizerShards::~OptimizerShards() {
+  for (size_t group = 0; is_sharded_ && group < groups_.size(); ++group) {
+    optimizer_.param_groups()[group].params() = groups_[group];
+  }
+  for (const at::Tensor& segment : segments_.tensors) {
+    optimizer_.state().erase(segment.unsafeGetTensorImpl());
+  }
+}
+
+at::Tensor OptimizerShards::part_of(const at::Tensor& tensor, size_t segment) const {
+  const at::Tensor& parameter = parameters_.tensors[parameter_of_segment_[segment]];
+  const int64_t count = segments_.tensors[segment].numel();
+  if (tensor.strides() == parameter.strides()) {
+    return elements_of(tensor, begins_[segment], count);
+  }
+  const at::Tensor in_order = at::empty_strided(parameter.sizes(), parameter.strides(), tensor.options());
+  return elements_of(in_order.copy_(tensor), begins_[segment], count);
+}
+
+void OptimizerShards::shard() {
+  if (is_sharded_) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const OptimizerClass& of_optimizer = class_of(optimizer_);
+  auto& states = optimizer_.state();
+  for (size_t i = 0; i < segments_.tensors.size(); ++i) {
+    const at::Tensor& parameter = parameters_.tensors[parameter_of_segment_[i]];
+    const auto whole = states.find(parameter.unsafeGetTensorImpl());
+    if (whole == states.end()) {
+      continue;
+    }
+    auto state = of_optimizer.make_state();
+    if (int64_t* const steps = of_optimizer.steps(*state)) {
+      *steps = *of_optimizer.steps(*whole->second);
+    }
+    std::vector<at::Tensor> tensors;
+    of_optimizer.visit_tensors(*whole->second, [&](const char* /*name*/, at::Tensor& tensor) { tensors.push_back(tensor); });
+    auto next = tensors.begin();
+    of_optimizer.visit_tensors(*state, [&](const char* /*name*/, at::Tensor& tensor) {
+      if (const at::Tensor& of_parameter = *next++; of_parameter.defined()) {
+        tensor = part_of(of_parameter, i).clone();
+      }
+    });
+    states[segments_.tensors[i].unsafeGetTensorImpl()] = std::move(state);
+  }
+  for (const at::Tensor& parameter : parameters_.tensors) {
+    states.erase(parameter.unsafeGetTensorImpl());
+  }
+  FlatSet<const c10::TensorImpl*> trained;
+  for (const at::Tensor& parameter : parameters_.tensors) {
+    trained.insert(parameter.unsafeGetTensorImpl());
+  }
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    std::vector<at::Tensor>& params = optimizer_.param_groups()[group].params();
+    std::erase_if(params, [&](const at::Tensor& each) { return trained.contains(each.unsafeGetTensorImpl()); });
+    for (size_t i = 0; i < segments_.tensors.size(); ++i) {
+      if (segments_.groups[i] == group) {
+        params.push_back(segments_.tensors[i]);
+      }
+    }
+  }
+  is_sharded_ = true;
+}
+
+void OptimizerShards::unshard() {
+  if (!is_sharded_) {
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const OptimizerClass& of_optimizer = class_of(optimizer_);
+  auto& states = optimizer_.state();
+  // Of each parameter, from the rank that has its first element: whether it has a state, its steps, and which tensors.
+  constexpr int64_t kTensors = UpdateRule::kMaxStates;
+  const auto count = static_cast<int64_t>(parameters_.tensors.size());
+  const at::Tensor about = at::zeros({count, 2 + kTensors}, at::kLong);
+  const auto state_of = [&](size_t segment) -> torch::optim::OptimizerParamState* {
+    return find_state(optimizer_, segments_.tensors[segment]);
+  };
+  const auto tensors_of = [&](torch::optim::OptimizerParamState& state) {
+    std::vector<at::Tensor> tensors;
+    of_optimizer.visit_tensors(state, [&](const char* /*name*/, at::Tensor& tensor) { tensors.push_back(tensor); });
+    return tensors;
+  };
+  for (size_t i = 0; i < segments_.tensors.size(); ++i) {
+    auto* const state = state_of(i);
+    if (begins_[i] != 0 || state == nullptr) {
+      continue;
+    }
+    int64_t* const row = about.mutable_data_ptr<int64_t>() + static_cast<int64_t>(parameter_of_segment_[i]) * (2 + kTensors);
+    row[0] = 1;
+    if (const int64_t* const steps = of_optimizer.steps(*state)) {
+      row[1] = *steps;
+    }
+    const std::vector<at::Tensor> tensors = tensors_of(*state);
+    for (size_t k = 0; k < tensors.size(); ++k) {
+      row[2 + k] = tensors[k].defined() ? 1 : 0;
+    }
+  }
+  const at::Tensor on_device = about.to(buckets_->tensors().front().device());
+  group_.begin_sum(on_device)->wait();
+  const at::Tensor all = on_device.to(at::kCPU);
+  const auto row_of = [&](size_t parameter) {
+    return all.const_data_ptr<int64_t>() + static_cast<int64_t>(parameter) * (2 + kTensors);
+  };
+  std::vector<std::unique_ptr<torch::optim::OptimizerParamState>> whole(parameters_.tensors.size());
+  std::vector<std::vector<at::Tensor>> tensors(parameters_.tensors.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    if (row_of(i)[0] == 0) {
+      continue;
+    }
+    whole[i] = of_optimizer.make_state();
+    if (int64_t* const steps = of_optimizer.steps(*whole[i])) {
+      *steps = row_of(i)[1];
+    }
+    for (int64_t k = 0; k < kTensors; ++k) {
+      tensors[i].push_back(row_of(i)[2 + k] != 0 ? at::zeros_like(parameters_.tensors[i], {}, at::MemoryFormat::Preserve)
+                                                 : at::Tensor());
+    }
+  }
+  for (int64_t k = 0; k < kTensors; ++k) {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const auto& members = buckets_->layout().buckets[i].members;
+      if (std::ranges::none_of(members, [&](const auto& member) { return row_of(member.parameter)[2 + k] != 0; })) {
+        continue;
+      }
+      const at::Tensor& bucket = buckets_->tensors()[i];
+      const int64_t size = parts_[i].numel();
+      const at::Tensor own = at::zeros({size}, bucket.options());
+      const int64_t first = size * group_.rank();
+      for (size_t segment = 0; segment < segments_.tensors.size(); ++segment) {
+        const auto member = std::ranges::find_if(
+            members, [&](const auto& each) { return each.parameter == parameter_of_segment_[segment]; });
+        auto* const state = member != members.end() ? state_of(segment) : nullptr;
+        if (state != nullptr && row_of(member->parameter)[2 + k] != 0) {
+          own.narrow(0, member->offset + begins_[segment] - first, segments_.tensors[segment].numel())
+              .copy_(tensors_of(*state)[static_cast<size_t>(k)]);
+        }
+      }
+      const at::Tensor full = at::empty({bucket.numel()}, bucket.options());
+      group_.begin_gather(full, own)->wait();
+      for (const BucketLayout::Member& member : members) {
+        if (row_of(member.parameter)[2 + k] != 0) {
+          const at::Tensor& tensor = tensors[member.parameter][static_cast<size_t>(k)];
+          elements_of(tensor, 0, tensor.numel()).copy_(full.narrow(0, member.offset, tensor.numel()));
+        }
+      }
+    }
+  }
+  for (const at::Tensor& segment : segments_.tensors) {
+    states.erase(segment.unsafeGetTensorImpl());
+  }
+  for (size_t i = 0; i < whole.size(); ++i) {
+    if (whole[i] != nullptr) {
+      auto next = tensors[i].begin();
+      of_optimizer.visit_tensors(*whole[i], [&](const char* /*name*/, at::Tensor& tensor) { tensor = *next++; });
+      states[parameters_.tensors[i].unsafeGetTensorImpl()] = std::move(whole[i]);
+    }
+  }
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    optimizer_.param_groups()[group].params() = groups_[group];
+  }
+  is_sharded_ = false;
+}
+
+void OptimizerShards::load() {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < segments_.tensors.size(); ++i) {
+    segments_.tensors[i].copy_(part_of(parameters_.tensors[parameter_of_segment_[i]].data(), i));
+  }
+}
+
+void OptimizerShards::take_gradients() {
+  for (size_t i = 0; i < segments_.tensors.size(); ++i) {
+    const bool has_gradient = parameters_.tensors[parameter_of_segment_[i]].grad().defined();
+    segments_.tensors[i].mutable_grad() = has_gradient ? gradients_[i] : at::Tensor();
+  }
+}
+
+void OptimizerShards::gather() {
+  const at::NoGradGuard no_grad;
+  std::vector<RankGroup::Work> works;
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    works.push_back(group_.begin_gather(buckets_->tensors()[i], parts_[i]));
+  }
+  for (const RankGroup::Work& work : works) {
+    work->wait();
+  }
+  for (size_t i = 0; i < parameters_.tensors.size(); ++i) {
+    parameters_.tensors[i].copy_(buckets_->views()[i]);
+  }
+}
+
+size_t OptimizerShards::state_bytes() const {
+  size_t bytes = 0;
+  const OptimizerClass& of_optimizer = class_of(optimizer_);
+  for (const auto& [parameter, state] : optimizer_.state()) {
+    of_optimizer.visit_tensors(
+        *state, [&](const char* /*name*/, at::Tensor& tensor) { bytes += tensor.defined() ? tensor.nbytes() : 0; });
+  }
+  return bytes;
+}
+
+}  // namespace sconce
