@@ -1,0 +1,53 @@
+"""One rank of test_data_parallel.py, started by torchrun: trains, and saves what it has in FOLDER."""
+import sys
+from pathlib import Path
+
+import sconce
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 4))
+
+
+def batch(step, size=32):
+    generator = torch.Generator().manual_seed(step)
+    return torch.randn(size, 16, generator=generator), torch.randint(4, (size,), generator=generator)
+
+
+def train(folder):
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(rank + 5)
+    module = model()
+    if rank > 0:  # the step begins with rank 0's
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.add_(1)
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    step = sconce.TrainStep(module, nn.CrossEntropyLoss(), optimizer, clip_norm=0.5, process_group=dist.group.WORLD)
+    losses = []
+    for i in range(20):
+        x, y = (each.chunk(world)[rank] for each in batch(i))
+        losses.append(step(x, y).item())
+        total = torch.tensor(losses[-1])
+        dist.all_reduce(total)  # the program's own collectives may stand between steps
+    if rank == 0:  # one batch more than the other ranks have
+        step(*batch(20))
+    joined = step.join()
+    saved = {"parameters": [p.detach() for p in module.parameters()], "losses": losses, "joined": joined,
+             "explanation": step.explain(), "adam": optimizer.state_dict()}
+    torch.save(saved, Path(folder) / f"rank{rank}.pt")
+    if rank == 1:
+        raise SystemExit(0)
+    try:
+        step(*batch(21))
+    except RuntimeError as error:
+        (Path(folder) / "error.txt").write_text(str(error))
+
+
+if __name__ == "__main__":
+    train(sys.argv[1])
