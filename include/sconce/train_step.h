@@ -41,6 +41,9 @@ class TrainOptions {
   // ranks' gradients, whatever runs the call on each rank. Every rank makes as many calls. Kernels are compiled in the first
   // calls, and not in the background, so that all ranks round alike.
   TrainOptions& data_parallel(const DataParallel& ranks);
+  // Lets batch norms, in training mode, take mean and variance of all ranks' batches. By default each rank takes those of
+  // its own batch, as running statistics too: keep those of rank 0. Without other ranks, has no effect.
+  TrainOptions& synchronize_batch_norm(bool on);
   // Lets each rank update a part of the parameters, of equal size, and keep the optimizer's states of this part alone. The
   // optimizer's groups hold the parts, as tensors of one dimension, from the first step on; `TrainStep::unshard_optimizer`
   // gives the parameters and whole states back. Without other ranks, has no effect.
@@ -52,6 +55,7 @@ class TrainOptions {
   std::optional<c10::ScalarType> autocast() const { return autocast_; }
   bool keep_gradients() const { return keep_gradients_; }
   const std::optional<DataParallel>& data_parallel() const { return data_parallel_; }
+  bool synchronize_batch_norm() const { return synchronize_batch_norm_; }
   bool shard_optimizer() const { return shard_optimizer_; }
 
  private:
@@ -61,6 +65,7 @@ class TrainOptions {
   std::optional<c10::ScalarType> autocast_;
   bool keep_gradients_ = false;
   std::optional<DataParallel> data_parallel_;
+  bool synchronize_batch_norm_ = false;
   bool shard_optimizer_ = false;
 };
 

@@ -279,6 +279,60 @@ TEST(TrainStepRanks, GoOnUntilNoRankHasABatch) {
   EXPECT_EQ(joined, (std::vector<size_t>{4, 2, 0}));
 }
 
+TEST(TrainStepRanks, SynchronizeBatchNorms) {
+  const torch::jit::Module start = testing::two_layers(
+      R"(
+def forward(self, x):
+    h = torch.batch_norm(torch.linear(x, self.a_weight), self.b_bias + 1, self.a_bias, self.mean, self.var, True, 0.1, 1e-5, True)
+    k = torch.batch_norm(torch.linear(x, self.b_weight), None, None, None, None, True, 0.1, 1e-5, True)
+    return torch.linear(torch.relu(h), self.b_weight) + k
+)",
+      /*has_batch_norm=*/true);
+  // Between 2 processes, the running statistics are those of the whole batch, and by chance an engine's backward meets a
+  // plan's.
+  for (const Calls calls : {Calls::kAlike, Calls::kByChance}) {
+    EqualRanks equal(2);
+    std::vector<at::Tensor> means(2);
+    uint64_t by_plan = 0;
+    run_all_ranks(2,
+                  [&](const DataParallel& ranks) {
+                    torch::jit::Module module = copy_of(start);
+                    const auto optimizer = testing::adam(parameters_of(module));
+                    TrainStep step(accelerate(module, Options()), mse, *optimizer,
+                                   TrainOptions().data_parallel(ranks).synchronize_batch_norm(true));
+                    std::mt19937 chance(static_cast<unsigned>(ranks.rank()));
+                    for (int i = 0; i < 20; ++i) {
+                      Batch part = part_of(batch_of(static_cast<uint64_t>(i), 12), ranks.rank(), 2);
+                      if (calls == Calls::kByChance && chance() % 3 == 0) {
+                        part.x = part.x.clone().requires_grad_() * 1;
+                      }
+                      step({part.x}, {part.target});
+                      equal.add(ranks.rank(), module);
+                    }
+                    means[static_cast<size_t>(ranks.rank())] = module.attr("mean").toTensor().clone();
+                    by_plan = step.explain().updated_by_plan;
+                  },
+                  {.timeout = std::chrono::seconds(60), .bucket_bytes = 300, .first_bucket_bytes = 100});
+    equal.expect_equal();
+    EXPECT_TRUE(at::equal(means[0], means[1]));
+    if (calls == Calls::kAlike) {
+      EXPECT_EQ(by_plan, 19);
+    }
+    torch::jit::Module module = copy_of(start);
+    const auto optimizer = testing::adam(parameters_of(module));
+    for (int i = 0; i < 20; ++i) {
+      optimizer->zero_grad();
+      const Batch whole = batch_of(static_cast<uint64_t>(i), 12);
+      mse(module.forward({whole.x}).toTensor(), whole.target).backward();
+      optimizer->step();
+    }
+    EqualRanks alone(1);
+    alone.add(0, module);
+    EXPECT_TRUE(at::allclose(equal.last(), alone.last(), 1e-3, 1e-4)) << (equal.last() - alone.last()).abs().max();
+    EXPECT_TRUE(at::allclose(means[0], module.attr("mean").toTensor(), 1e-4, 1e-5));
+  }
+}
+
 TEST(TrainStepRanks, AverageGradientsOfAnyBackward) {
   const torch::jit::Module start = testing::two_layers(testing::kMlp);
   std::vector<std::vector<at::Tensor>> gradients(2);

@@ -90,6 +90,7 @@ REWRITES = {
     "src/trace/sizes/size_writer.cpp": "writes sizes as arithmetic of TorchScript",
     "src/trace/sizes/symbolic_facts.cpp": "the strides of views that have them as arguments, or of which they are not linear",
     "src/plan/steps/operator.cpp": "asks which backends are loaded by aten::empty, which each of them has",
+    "src/training/parallel/synchronize_batch_norm.cpp": "replaces aten::batch_norm by a norm over ranks",
     "src/training/step/place_reductions.cpp": "inserts copies into buckets, and collectives",
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/exception_message.h"
 #include "base/log.h"
+#include "training/parallel/gloo.h"
 #include "training/parallel/gradient_buckets.h"
 
 #include <ATen/core/grad_mode.h>
@@ -40,6 +41,7 @@ RankGroup::RankGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusiv
     : group_(std::move(group)),
       store_(std::move(store)),
       name_(std::move(name)),
+      name_of_norms_(name_ + "_norms"),
       settings_(settings),
       rank_(group_->getRank()),
       world_(group_->getSize()) {}
@@ -48,6 +50,17 @@ RankGroup::~RankGroup() {
   if (broken_.empty()) {
     leave_note("has left the group");
   }
+}
+
+const std::string& RankGroup::name_of_norms() {
+  if (norms_ == nullptr) {
+    TORCH_CHECK(store_ != nullptr && group_->getBackend(at::kCPU)->getBackendName() == "gloo",
+                "data parallel: batch norms are synchronized between CPUs, by gloo, alone");
+    norms_ = make_gloo_group(store_, "norms", rank_, world_, settings_.timeout);
+    norms_->setGroupName(name_of_norms_);
+    c10d::register_process_group(name_of_norms_, norms_);
+  }
+  return name_of_norms_;
 }
 
 RankGroup::Work RankGroup::begin_sum(const at::Tensor& tensor) {
@@ -190,6 +203,10 @@ std::string RankGroup::key_of(int rank) const { return "note/" + std::to_string(
 void RankGroup::close() {
   c10d::unregister_process_group(name_);
   group_.reset();
+  if (norms_ != nullptr) {
+    c10d::unregister_process_group(name_of_norms_);
+    norms_.reset();
+  }
 }
 
 }  // namespace sconce

@@ -33,6 +33,10 @@ class RankGroup {
   int world() const { return world_; }
   const std::string& name() const { return name_; }  // in c10d's registry, for operators
   const DataParallelSettings& settings() const { return settings_; }
+  // Returns the name of a group of these ranks for sums within forward and backward. Which of them come before the reduction
+  // of a bucket depends on the program that serves a call; so they have connections of their own. All ranks ask for it in
+  // the same order of calls. Throws c10::Error for a group that the caller has made without gloo.
+  const std::string& name_of_norms();
 
   // ---- collectives. They throw what c10d throws; `fail` makes the error that the user sees of it.
   using Work = c10::intrusive_ptr<c10d::Work>;
@@ -78,8 +82,10 @@ class RankGroup {
   void close();
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  c10::intrusive_ptr<c10d::ProcessGroup> norms_;  // null until it is asked for
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string name_;
+  const std::string name_of_norms_;
   const DataParallelSettings settings_;
   const int rank_;
   const int world_;

@@ -11,6 +11,7 @@
 #include "trace/tracing_conditions.h"
 #include "trace/undone_writes.h"
 #include "training/parallel/rank_group.h"
+#include "training/parallel/synchronize_batch_norm.h"
 #include "training/step/train_trace.h"
 
 #include <sconce/compiled_backward.h>
@@ -165,6 +166,10 @@ TrainOptions& TrainOptions::data_parallel(const DataParallel& ranks) {
   data_parallel_ = ranks;
   return *this;
 }
+TrainOptions& TrainOptions::synchronize_batch_norm(bool on) {
+  synchronize_batch_norm_ = on;
+  return *this;
+}
 TrainOptions& TrainOptions::shard_optimizer(bool on) {
   shard_optimizer_ = on;
   return *this;
@@ -195,6 +200,14 @@ class TrainStep::Impl {
                 "TrainOptions: a sharded step cannot keep gradients: parameters are exchanged in their memory");
     if (group_ != nullptr) {
       options_.data_parallel()->broadcast(module_);
+      if (options_.synchronize_batch_norm()) {
+        Options with_norms = module_.options();
+        with_norms.passes().before(
+            Stage::kRequired, "synchronize_batch_norm",
+            [group = group_->name_of_norms()](Graph& graph) { return synchronize_batch_norm(graph, group); },
+            "norms with the mean and variance of all ranks' batches");
+        module_ = accelerate(module_.script_module(), with_norms);
+      }
     }
   }
 
