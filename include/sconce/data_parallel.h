@@ -65,6 +65,8 @@ class DataParallel {
   // An undefined gradient counts as zero, and stays undefined if it is so on all ranks. The gradients are views of buckets,
   // whose memory later calls reuse. Throws c10::Error for a sparse gradient.
   void average_gradients(const std::vector<at::Tensor>& parameters) const;
+  // Replaces the elements of a contiguous tensor by their sums over all ranks: of losses, of metrics.
+  void sum(const at::Tensor& tensor) const;
   // Returns when all ranks have called it.
   void barrier() const;
 

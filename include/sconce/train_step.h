@@ -129,8 +129,11 @@ class TrainStep {
   // The same, where `share` is what the loss counts in the step's: 1 / (calls * ranks) by default. For the mean over
   // examples of batches that differ, how many of the step's examples are in this batch.
   at::Tensor operator()(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets, double share);
-  // For a rank that has no batch left while others have: takes part in their steps until none has one. Their losses keep
-  // their shares. Requires that the last step is complete. Returns how many steps that were.
+  // A call of a rank that has no batch for it, while others may have one. Returns how many ranks had a batch in the step, if
+  // this was its last call. If none had, nothing is updated.
+  std::optional<size_t> skip();
+  // For a rank that has no batch left: skips until no rank has one. Requires that the last step is complete. Returns how
+  // many steps others have made.
   size_t join();
   // Gives a sharded optimizer its parameters and whole states back, on every rank, until the next step: to save it, or to
   // load what any number of ranks has saved. All ranks call it.

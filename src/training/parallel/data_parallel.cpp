@@ -138,6 +138,11 @@ void DataParallel::broadcast(const std::vector<at::Tensor>& tensors) const {
   group_->run([&] { group_->broadcast(tensors); });
 }
 
+void DataParallel::sum(const at::Tensor& tensor) const {
+  TORCH_CHECK(tensor.is_contiguous(), "data parallel: only contiguous tensors are summed over ranks");
+  group_->run([&] { group_->begin_sum(tensor)->wait(); });
+}
+
 void DataParallel::barrier() const {
   group_->run([&] { group_->barrier(); });
 }

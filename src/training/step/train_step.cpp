@@ -223,35 +223,33 @@ class TrainStep::Impl {
       const TrainedParameters parameters = begin_update();
       StepResult result = run_call(inputs, targets, parameters);
       loss = std::move(result.loss);
-      if (++calls_ == options_.accumulate()) {
-        calls_ = 0;
-        if (buckets_ != nullptr && !result.is_updated) {
-          buckets_->reduce();
-        }
-        if (!result.is_updated) {
-          update();
-        }
-      }
+      ++batches_;
+      end_call(result.is_updated);
     });
     return loss;
   }
 
+  std::optional<size_t> skip() {
+    std::optional<size_t> ranks;
+    begin_call(std::nullopt);
+    run_with_others([&] {
+      begin_update();
+      ranks = end_call(/*is_updated=*/false);
+    });
+    return ranks;
+  }
+
   size_t join() {
     TORCH_CHECK(calls_ == 0, "TrainStep::join: ", calls_, " calls of a step of ", options_.accumulate(), " were made");
-    size_t steps = 0;
-    bool goes_on = group_ != nullptr;
-    while (goes_on) {
-      begin_call(std::nullopt);
-      run_with_others([&] {
-        begin_update();
-        goes_on = buckets_->reduce(/*scale=*/1, /*has_batch=*/false) > 0;
-        if (goes_on) {
-          update();
-          ++steps;
-        }
-      });
+    for (size_t steps = 0;; ++steps) {
+      std::optional<size_t> ranks;
+      while (!ranks) {
+        ranks = skip();
+      }
+      if (*ranks == 0) {
+        return steps;
+      }
     }
-    return steps;
   }
 
   void unshard_optimizer() {
@@ -317,6 +315,26 @@ class TrainStep::Impl {
     }
   }
 
+  // Updates in the last call of a step, unless the call's plan has. Then returns how many ranks had a batch in the step: at
+  // least this one.
+  std::optional<size_t> end_call(bool is_updated) {
+    if (++calls_ < options_.accumulate()) {
+      return std::nullopt;
+    }
+    calls_ = 0;
+    size_t ranks = std::exchange(batches_, 0) > 0 ? 1 : 0;
+    if (is_updated) {
+      return ranks;
+    }
+    if (buckets_ != nullptr) {
+      ranks = static_cast<size_t>(buckets_->reduce(/*scale=*/1, /*has_batch=*/ranks > 0));
+    }
+    if (ranks > 0) {
+      update();
+    }
+    return ranks;
+  }
+
   // Returns what the step trains. Makes ready what it exchanges with other ranks.
   TrainedParameters begin_update() {
     if (shards_ != nullptr) {
@@ -357,6 +375,7 @@ class TrainStep::Impl {
       call();
     } catch (...) {
       calls_ = 0;
+      batches_ = 0;
       zero_gradients();
       if (group_ != nullptr) {
         group_->fail(std::current_exception());
@@ -601,6 +620,7 @@ class TrainStep::Impl {
   at::Tensor seed_;                           // the gradient of the loss, a number; undefined where it is 1
   std::optional<double> set_share_;           // its value
   size_t calls_ = 0;                          // since the optimizer's last step
+  size_t batches_ = 0;                        // in these
   uint64_t updated_by_plan_ = 0;              // calls whose plans updated the parameters
   uint64_t updates_by_plan_ = 0;              // of parameters, in these
 };
@@ -628,6 +648,7 @@ at::Tensor TrainStep::operator()(const std::vector<c10::IValue>& inputs, const s
                                  double share) {
   return impl_->run(inputs, targets, share);
 }
+std::optional<size_t> TrainStep::skip() { return impl_->skip(); }
 size_t TrainStep::join() { return impl_->join(); }
 void TrainStep::unshard_optimizer() { impl_->unshard_optimizer(); }
 TrainExplanation TrainStep::explain() const { return impl_->explain(); }
