@@ -62,6 +62,12 @@ class TypeEraser {
 }  // namespace
 
 std::vector<char> torch_file(const c10::IValue& value) {
+  std::vector<char> file;
+  write_torch_file(value, [&file](const char* data, size_t bytes) { file.insert(file.end(), data, data + bytes); });
+  return file;
+}
+
+void write_torch_file(const c10::IValue& value, const ByteSink& sink) {
   std::string pickle;
   std::unordered_map<const c10::StorageImpl*, std::string> names;
   // Tensors over one storage still share it when the file is read.
@@ -77,10 +83,8 @@ std::vector<char> torch_file(const c10::IValue& value) {
   pickler.pushIValue(eraser.erase(value));
   pickler.stop();
 
-  std::vector<char> file;
-  caffe2::serialize::PyTorchStreamWriter writer([&file](const void* data, size_t size) {
-    const char* const bytes = static_cast<const char*>(data);
-    file.insert(file.end(), bytes, bytes + size);
+  caffe2::serialize::PyTorchStreamWriter writer([&sink](const void* data, size_t size) {
+    sink(static_cast<const char*>(data), size);
     return size;
   });
   writer.writeRecord("data.pkl", pickle.data(), pickle.size());
@@ -95,7 +99,6 @@ std::vector<char> torch_file(const c10::IValue& value) {
   const std::string byteorder = "little";
   writer.writeRecord("byteorder", byteorder.data(), byteorder.size());
   writer.writeEndOfFile();
-  return file;
 }
 
 }  // namespace sconce::cli

@@ -1,6 +1,8 @@
 // Values as files that Python reads.
 #pragma once
 
+#include "tools/sconce/values/write_file.h"
+
 #include <ATen/core/ivalue.h>
 
 #include <vector>
@@ -14,5 +16,7 @@ namespace sconce::cli {
 // make with `weights_only=True`. Python knows no such types, and sconce finds them by what a method takes
 // (fit_arguments.h).
 std::vector<char> torch_file(const c10::IValue& value);
+// Gives the same bytes to `sink`, part by part: no second copy of the tensors.
+void write_torch_file(const c10::IValue& value, const ByteSink& sink);
 
 }  // namespace sconce::cli

@@ -1,8 +1,10 @@
 #include "tools/sconce/values/write_file.h"
 
+#include "report/number_format.h"
 #include "tools/sconce/report/errors.h"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -53,7 +55,23 @@ void expect_writable(const std::string& path) {
   }
 }
 
+void expect_room(const std::string& path, uint64_t bytes) {
+  struct statvfs disk{};
+  if (::statvfs(folder_of(path).c_str(), &disk) != 0) {
+    return;  // not every file system tells
+  }
+  const uint64_t room = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (room < bytes) {
+    throw UserError(path + ": cannot be written: it takes " + format_bytes(static_cast<double>(bytes)) +
+                    ", and the disk has room for " + format_bytes(static_cast<double>(room)));
+  }
+}
+
 void write_file(const std::string& path, std::string_view content) {
+  write_file(path, [content](const ByteSink& sink) { sink(content.data(), content.size()); });
+}
+
+void write_file(const std::string& path, const std::function<void(const ByteSink& sink)>& produce) {
   expect_writable(path);
   const bool special = is_special(path);
   const std::string written = special ? path : path + ".writing-" + std::to_string(::getpid());
@@ -61,7 +79,20 @@ void write_file(const std::string& path, std::string_view content) {
   if (file < 0) {
     fail(path, errno);
   }
-  int error = write_all(file, content);
+  int error = 0;
+  const auto remove = [&] {
+    if (!special) {
+      ::unlink(written.c_str());
+    }
+  };
+  try {
+    // After an error, the rest is dropped: LibTorch's writers must not be left in the middle of a file.
+    produce([&](const char* data, size_t bytes) { error = error == 0 ? write_all(file, {data, bytes}) : error; });
+  } catch (...) {
+    ::close(file);
+    remove();
+    throw;
+  }
   // A full disk may be reported only here, where delayed writes happen.
   if (error == 0 && !special && ::fsync(file) != 0) {
     error = errno;
@@ -69,15 +100,11 @@ void write_file(const std::string& path, std::string_view content) {
   if (::close(file) != 0 && error == 0) {
     error = errno;
   }
-  if (!special) {
-    if (error == 0 && std::rename(written.c_str(), path.c_str()) != 0) {
-      error = errno;
-    }
-    if (error != 0) {
-      ::unlink(written.c_str());
-    }
+  if (error == 0 && !special && std::rename(written.c_str(), path.c_str()) != 0) {
+    error = errno;
   }
   if (error != 0) {
+    remove();
     fail(path, error);
   }
 }
