@@ -174,7 +174,7 @@ TEST_F(TrainCommand, EndsWithACheckpointOnCtrlC) {
   const ProgramResult interrupted = run_program("/bin/bash", {"-m", "-c", command}, {});
   EXPECT_EQ(interrupted.exit_code, 130) << read_file(err);
   EXPECT_THAT(read_file(err), HasSubstr("interrupted after step "));
-  const size_t steps = cli::read_checkpoint(file("part/checkpoint.pt")).history.losses.size();
+  const size_t steps = cli::read_checkpoint(file("part/checkpoint.pt")).progress.step;
   EXPECT_GE(steps, 10U);
   EXPECT_LT(steps, 10000U);
   ASSERT_EQ(sconce({"train", model_, "--data", data_, "--threads", "1", "--resume", file("part/checkpoint.pt")}).exit_code,
@@ -243,7 +243,10 @@ TEST_F(TrainCommand, ResumesOnlyWhatFits) {
     return more;
   };
   expect_usage_error(classify("run"), "checkpoint.pt: exists; go on with --resume " + checkpoint);
-  expect_usage_error(with({"--lr", "0.5"}), "--lr: is 0.5, and the checkpoint's training has 0.02; leave the option out");
+  expect_usage_error(with({"--loss", "nll"}),
+                     R"(--loss: is ["nll"], and the checkpoint's training has ["cross_entropy"]; leave the option out)");
+  expect_usage_error(with({"--optimizer", "sgd"}),
+                     R"(--optimizer: is "sgd", and the checkpoint's training has "adam"; leave the option out)");
   expect_usage_error(with({"--epochs", "1"}),
                      "--epochs 1: " + checkpoint + " is further than that, with 7 steps of 5 an epoch");
   expect_usage_error({"train", model_, "--data", write_points(folder_, "fewer.pt", 60), "--resume", checkpoint},
@@ -269,7 +272,7 @@ TEST_F(TrainCommand, LeavesTheLastCheckpointWholeWhenTheDiskIsFull) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("checkpoint.pt: cannot be written: "));
   EXPECT_EQ(read_file(file("run/checkpoint.pt")), before);
-  EXPECT_EQ(cli::read_checkpoint(file("run/checkpoint.pt")).history.losses.size(), 7U);
+  EXPECT_EQ(cli::read_checkpoint(file("run/checkpoint.pt")).progress.step, 7U);
 }
 
 TEST_F(TrainCommand, ChecksTheFolderBeforeTraining) {

@@ -5,9 +5,12 @@
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/train/loop.h"
+#include "tools/sconce/train/loss.h"
+#include "tools/sconce/train/metric.h"
 #include "tools/sconce/train/training.h"
 #include "tools/sconce/ui/interruption.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -18,8 +21,8 @@ struct TrainCommand {
   CommonOptions common;
   TrainSettings settings;
   std::string model;
-  std::string data;
-  std::string validation;
+  DataFiles data;
+  DataFiles validation;
   std::string resume;
   std::string output;
   size_t checkpoint_every = 0;
@@ -31,41 +34,106 @@ struct TrainCommand {
   bool has(const std::string& option) const { return parser->get_option("--" + option)->count() > 0; }
 };
 
-// Returns the settings of the command line. A checkpoint's settings stay as they are, but for the number of epochs: an
-// option that says otherwise is an error.
-TrainSettings settings_for(const TrainCommand& command, const std::optional<Checkpoint>& checkpoint) {
-  TrainSettings given = command.settings;
-  given.autocast = command.common.autocast;
-  if (!checkpoint) {
-    for (const char* option : {"loss", "optimizer", "epochs"}) {
-      if (!command.has(option)) {
-        throw UserError(std::string("--") + option + " is missing (see 'sconce train --help')");
-      }
-    }
-    expect_valid(given);
-    return given;
-  }
-  Json settings = to_json(checkpoint->settings);
-  const Json asked = to_json(given);
-  for (const auto& [name, value] : asked.items()) {
-    if (command.has(name) && name == "epochs") {
-      settings[name] = value;
-    } else if (command.has(name) && value != settings[name]) {
-      throw UserError("--" + name + ": is " + value.dump() + ", and the checkpoint's training has " + settings[name].dump() +
-                      "; leave the option out");
-    }
-  }
-  return settings_of(settings);
+constexpr const char* kResumeAuto = "auto";
+
+// Whether an agent, torchrun, has started the process again after a failure.
+bool is_restarted() {
+  const char* const count = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  return count != nullptr && std::atoi(count) > 0;
 }
 
 std::filesystem::path folder_for(const TrainCommand& command) {
   if (!command.output.empty()) {
     return command.output;
   }
-  const std::filesystem::path beside = std::filesystem::path(command.resume).parent_path();
-  return !beside.empty()           ? beside
-         : !command.resume.empty() ? "."
-                                   : std::filesystem::path(command.model).stem().concat("-train");
+  const bool is_file = !command.resume.empty() && command.resume != kResumeAuto;
+  const std::filesystem::path beside = is_file ? std::filesystem::path(command.resume).parent_path() : "";
+  return !beside.empty() ? beside : is_file ? "." : std::filesystem::path(command.model).stem().concat("-train");
+}
+
+// Returns the checkpoint to go on from, or an empty path.
+std::string checkpoint_for(const TrainCommand& command, const TrainFolder& folder) {
+  const bool is_auto = command.resume == kResumeAuto || (command.resume.empty() && is_restarted());
+  if (!is_auto) {
+    return command.resume;
+  }
+  if (command.overwrite && command.resume == kResumeAuto) {
+    throw UserError("--overwrite: starts again, and --resume auto goes on; leave out one of them");
+  }
+  return std::filesystem::exists(folder.checkpoint()) ? folder.checkpoint() : "";
+}
+
+// Returns the settings of the command line, or those of the checkpoint with the changes of the command line. Says on stderr
+// what changes the training.
+TrainSettings settings_for(const TrainCommand& command, const std::optional<Checkpoint>& checkpoint) {
+  TrainSettings given = command.settings;
+  given.autocast = command.common.autocast;
+  if (checkpoint) {
+    std::vector<std::string> told;
+    given =
+        changed_settings(checkpoint->settings, given, [&](const std::string& option) { return command.has(option); }, told);
+    expect_valid(given);
+    for (const std::string& change : told) {
+      std::cerr << "sconce: goes on with another setting: " << change << std::endl;
+    }
+    return given;
+  }
+  for (const char* option : {"loss", "optimizer", "epochs"}) {
+    if (!command.has(option) && !(option == std::string("loss") && command.has("loss-module"))) {
+      throw UserError(std::string("--") + option + " is missing (see 'sconce train --help')");
+    }
+  }
+  expect_valid(given);
+  return given;
+}
+
+struct TrainAndValidation {
+  std::shared_ptr<const DataSource> training;
+  std::shared_ptr<const DataSource> validation;  // may be null
+};
+
+TrainAndValidation data_for(const TrainCommand& command, const TrainSettings& settings) {
+  const bool has_validation = !command.validation.data.empty();
+  if (!has_validation && settings.validation_split == 0) {
+    const char* const option = !settings.metric.empty()      ? "--metric"
+                               : settings.early_stopping > 0 ? "--early-stopping"
+                               : command.has("monitor")      ? "--monitor"
+                                                             : nullptr;
+    if (option != nullptr) {
+      throw UserError(std::string(option) +
+                      ": is measured on other examples; name them with --validation, or keep some of "
+                      "--data with --validation-split 0.1");
+    }
+  }
+  if (has_validation && settings.validation_split > 0) {
+    throw UserError("--validation-split: --validation names the examples; leave out one of them");
+  }
+  if (!has_validation && !command.validation.targets.empty()) {
+    throw UserError("--validation-targets: --validation is missing");
+  }
+  std::shared_ptr<const DataSource> data = open_data(command.data, "--data");
+  if (settings.validation_split > 0) {
+    SplitData parts = split_data(std::move(data), settings.validation_split, settings.seed);
+    return {std::move(parts.training), std::move(parts.validation)};
+  }
+  std::shared_ptr<const DataSource> validation;
+  if (has_validation) {
+    validation = open_data(command.validation, "--validation");
+    if (validation->targets() != data->targets()) {
+      throw UserError(command.validation.data.front() + ": has " + std::to_string(validation->targets()) +
+                      " targets, and --data has " + std::to_string(data->targets()));
+    }
+  }
+  return {std::move(data), std::move(validation)};
+}
+
+TrainStep::GeneralLoss loss_for(const TrainSettings& settings, const Options& options) {
+  if (settings.loss_module.empty()) {
+    return sum_of_losses(loss_parts(settings.loss));
+  }
+  const Module module = load_model(settings.loss_module, options);
+  expect_method(module.script_module(), "forward");
+  return loss_of_module(module, settings.loss_module);
 }
 
 std::string shell_word(const std::string& word) {
@@ -81,19 +149,23 @@ std::string shell_word(const std::string& word) {
 
 // Returns the command that goes on from the checkpoint.
 std::string resume_command(const TrainCommand& command, const std::string& checkpoint) {
-  std::string text = "sconce train " + shell_word(command.model) + " --data " + shell_word(command.data);
+  std::string text = "sconce train " + shell_word(command.model);
   const auto add = [&text](const char* option, const std::string& value) {
     text += value.empty() ? "" : std::string(" ") + option + " " + shell_word(value);
   };
-  add("--validation", command.validation);
+  const auto add_all = [&add](const char* option, const std::vector<std::string>& values) {
+    for (const std::string& value : values) {
+      add(option, value);
+    }
+  };
+  add_all("--data", command.data.data);
+  add_all("--targets", command.data.targets);
+  add_all("--validation", command.validation.data);
+  add_all("--validation-targets", command.validation.targets);
   add("--intra-op", command.common.intra_op == 0 ? "" : std::to_string(command.common.intra_op));
   add("--checkpoint-every", command.checkpoint_every == 0 ? "" : std::to_string(command.checkpoint_every));
-  for (const std::string& library : command.common.ops_libraries) {
-    add("--ops-library", library);
-  }
-  for (const std::string& library : command.common.pass_plugins) {
-    add("--pass-plugin", library);
-  }
+  add_all("--ops-library", command.common.ops_libraries);
+  add_all("--pass-plugin", command.common.pass_plugins);
   add("--options", command.common.options_file);
   add("--resume", checkpoint);
   return text;
@@ -124,55 +196,58 @@ Options prepare_for(const TrainCommand& command, const TrainSettings& settings) 
 }
 
 int train(const TrainCommand& command) {
-  const std::optional<Checkpoint> checkpoint =
-      command.resume.empty() ? std::nullopt : std::optional(read_checkpoint(command.resume));
+  const TrainFolder folder(folder_for(command));
+  const std::string resumed = checkpoint_for(command, folder);
+  const std::optional<Checkpoint> checkpoint = resumed.empty() ? std::nullopt : std::optional(read_checkpoint(resumed));
   const TrainSettings settings = settings_for(command, checkpoint);
   const Options options = prepare_for(command, settings);
   warn_of_missing_kernels(options);
   const Module module = load_model(command.model, options);
   expect_method(module.script_module(), "forward");
   const bool trains = module.script_module().is_training();
-  TrainData data = read_train_data(command.data);
-  const std::optional<TrainData> validation =
-      command.validation.empty() ? std::nullopt : std::optional(read_train_data(command.validation));
-  Training training(module, std::move(data), settings);
+  const TrainAndValidation data = data_for(command, settings);
+  Training training(module, data.training, settings, loss_for(settings, options));
   if (checkpoint) {
     try {
       training.go_on_from(*checkpoint);
     } catch (const UserError& failure) {
-      throw UserError(command.resume + ": " + failure.what());
+      throw UserError(resumed + ": " + failure.what());
     }
-    if (training.steps_done() > training.steps()) {
-      throw UserError("--epochs " + std::to_string(settings.epochs) + ": " + command.resume +
-                      " is further than that, with " + std::to_string(training.steps_done()) + " steps of " +
-                      std::to_string(training.steps_per_epoch()) + " an epoch");
+    const Progress& done = training.progress();
+    if (done.epoch > settings.epochs || (done.epoch == settings.epochs && done.example > 0)) {
+      throw UserError("--epochs " + std::to_string(settings.epochs) + ": " + resumed + " is further than that, with " +
+                      std::to_string(done.step) + " steps of " + std::to_string(training.steps_per_epoch()) + " an epoch");
     }
   }
-  const TrainFolder folder(folder_for(command));
-  folder.prepare(command.resume, command.overwrite);
-  const InterruptionGuard interruption;
-  training.rehearse(validation);
-  TrainLoop loop(training, validation, folder,
+  folder.prepare(resumed, command.overwrite);
+  const InterruptionGuard interruption(/*handles_termination=*/true);
+  training.rehearse(data.validation.get());
+  TrainLoop loop(training, data.validation.get(), folder,
                  {.checkpoint_every = command.checkpoint_every,
                   .max_steps = command.max_steps,
+                  .resumed = resumed,
+                  .overwrite = command.overwrite && resumed.empty(),
+                  .trains = trains,
                   .progress = progress_mode(command),
                   .prints_epochs = !command.common.json},
-                 {.model = command.model, .data = command.data, .resume = resume_command(command, folder.checkpoint())});
+                 {.model = command.model,
+                  .data = join(command.data.data, " "),
+                  .resume = resume_command(command, folder.checkpoint())});
   loop.run();
-  loop.finish(trains);
+  loop.finish();
 
   if (command.common.json) {
     std::cout << json_text(to_json(loop.result(), training));
   } else {
     std::cout << to_text(loop.result(), training);
   }
-  if (loop.is_complete()) {
+  if (training.is_complete()) {
     return kGood;
   }
   std::cout << std::flush;
-  std::cerr << "sconce: " << (interrupted() ? "interrupted" : "stopped") << " after step " << training.steps_done() << " of "
-            << training.steps() << "; this goes on:\n  " << loop.result().resume << std::endl;
-  return interrupted() ? kInterrupted : kGood;
+  std::cerr << "sconce: " << (interrupted() ? "interrupted" : "stopped") << " after step " << training.progress().step
+            << " of " << training.steps() << "; this goes on:\n  " << loop.result().resume << std::endl;
+  return !interrupted() ? kGood : interruption_signal() == SIGTERM ? kTerminated : kInterrupted;
 }
 
 template <size_t count>
@@ -180,9 +255,18 @@ std::string names(const std::array<const char*, count>& all) {
   return join({all.begin(), all.end()});
 }
 
+CLI::Option* add_repeated(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                          const std::string& description) {
+  return command.add_option(name, values, description)->expected(1)->take_all()->allow_extra_args(false);
+}
+
 void add_settings(CLI::App& command, TrainSettings& settings) {
-  command.add_option("--loss", settings.loss, "the loss of the model's result and the targets: " + names(kLossNames))
+  add_repeated(command, "--loss", settings.loss,
+               "the loss of the model's result and the targets: " + names(kLossNames) +
+                   "; of several results the sum, given once for each, in order, as mse or mse:0.5")
       ->type_name("LOSS");
+  command.add_option("--loss-module", settings.loss_module, "scripted module whose forward(result, target) is the loss")
+      ->type_name("FILE");
   command.add_option("--optimizer", settings.optimizer, names(kOptimizerNames))->type_name("NAME");
   command.add_option("--epochs", settings.epochs, "passes over the data; with --resume, in total")
       ->type_name("N")
@@ -200,9 +284,15 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
   command
       .add_option(
           "--schedule", settings.schedule,
-          "the learning rate over the whole training: constant (default), cosine (down to 0), step (a tenth after each "
-          "third)")
+          "the learning rate over the whole training: constant (default), cosine and linear (down to 0), exponential (down "
+          "to a hundredth), step (a tenth after each third), one_cycle (up from 1/25, then down)")
       ->type_name("NAME");
+  command.add_option("--warmup", settings.warmup, "first steps, in which the learning rate rises evenly (0)")
+      ->type_name("N")
+      ->check(whole_between(0, 1e9));
+  command.add_option("--min-lr", settings.min_lr, "learning rate at the end of cosine, linear and exponential")
+      ->type_name("X")
+      ->check(between(0, 1e6));
   command.add_option("--clip-norm", settings.clip_norm, "scale gradients so that their norm together is at most this")
       ->type_name("X")
       ->check(between(1e-30, 1e30));
@@ -216,6 +306,21 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
       ->type_name("N");
   command.add_flag("--no-shuffle", settings.no_shuffle, "take the examples in the order of the file in each epoch");
   command.add_flag("--drop-last", settings.drop_last, "leave out the last batch of an epoch if it is smaller");
+  command
+      .add_option("--validation-split", settings.validation_split,
+                  "keep this share of the examples, at random, for the validation")
+      ->type_name("SHARE")
+      ->check(between(0, 0.99));
+  add_repeated(command, "--metric", settings.metric,
+               "also measure on the validation, and show: " + names(kMetricNames) + "; may be given several times")
+      ->type_name("NAME");
+  command
+      .add_option("--monitor", settings.monitor,
+                  "what tells the best epoch, for best.pt and --early-stopping: validation_loss (default) or a --metric")
+      ->type_name("NAME");
+  command.add_option("--early-stopping", settings.early_stopping, "end after N epochs without a better one (0: never)")
+      ->type_name("N")
+      ->check(whole_between(0, 1e9));
 }
 
 }  // namespace
@@ -225,20 +330,27 @@ void add_train_command(CLI::App& app, Action& chosen) {
   CLI::App& command = add_command(app, chosen, "train", "Train a model on a file of examples", options, train);
   options->parser = &command;
   command.add_option("MODEL", options->model, "what torch.jit.script(model).save(path) wrote")->required();
-  command.add_option("--data", options->data, "the examples, written by torch.save((inputs, targets), FILE)")
+  add_repeated(command, "--data", options->data.data,
+               "the examples: a file with inputs and targets, or a list (a.pt,b.pt) or pattern ('shards/*.pt') of such; of "
+               ".npy files, given once for each input")
       ->type_name("FILE")
       ->required();
+  add_repeated(command, "--targets", options->data.targets, "the targets, if --data are .npy files")->type_name("FILE");
   add_settings(command, options->settings);
   add_autocast_option(command, options->common);
-  command
-      .add_option("--validation", options->validation,
-                  "other examples: after each epoch their loss in evaluation mode, without gradients")
+  add_repeated(command, "--validation", options->validation.data,
+               "other examples: after each epoch their loss in evaluation mode, without gradients")
+      ->type_name("FILE");
+  add_repeated(command, "--validation-targets", options->validation.targets, "their targets, if they are .npy files")
       ->type_name("FILE");
   command
       .add_option("--output", options->output, "folder of the files (MODEL-train; with --resume, that of the checkpoint)")
       ->type_name("DIR");
   command.add_flag("--overwrite", options->overwrite, "start again in a folder with a checkpoint");
-  command.add_option("--resume", options->resume, "go on from a checkpoint, with its settings")->type_name("FILE");
+  command
+      .add_option("--resume", options->resume,
+                  "go on from a checkpoint, with its settings; auto: from that of the folder if there is one, else begin")
+      ->type_name("FILE");
   command
       .add_option("--checkpoint-every", options->checkpoint_every,
                   "also write a checkpoint every N steps (after epochs only)")
@@ -251,27 +363,32 @@ void add_train_command(CLI::App& app, Action& chosen) {
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_common_options(command, options->common);
   command.footer(
-      "The first dimension of each tensor counts the examples. Inputs are a tensor, or a tuple of tensors, the arguments "
-      "of\n"
-      "the model's forward; the model returns one tensor. Targets are one tensor: classes for cross_entropy and nll, "
-      "values\n"
-      "of the result's sizes for the others. In Python:\n"
-      "  import torch\n"
-      "  x, y = torch.randn(1000, 16), torch.randint(0, 3, (1000,))\n"
-      "  torch.save((x, y), \"data.pt\")\n\n"
-      "The folder gets model.pt (the trained model, when the training is complete), checkpoint.pt (after epochs and on\n"
-      "Ctrl-C), loss.csv, loss.svg and report.html. Each file is replaced as a whole, so that a full disk or a crash "
-      "leaves\n"
-      "the last one. Ctrl-C ends after the step, writes a checkpoint and prints the command that goes on; a second one "
-      "ends\n"
-      "the program. A training that goes on has the same parameters, bit for bit, as one that was not interrupted, on the\n"
-      "same machine with as many threads.\n\n"
-      "Examples:\n"
-      "  sconce train mlp.pt --data data.pt --loss cross_entropy --optimizer adam --epochs 10\n"
-      "  sconce train mlp.pt --data data.pt --validation test.pt --loss cross_entropy --optimizer sgd --lr 0.1 \\\n"
-      "      --momentum 0.9 --schedule cosine --clip-norm 1 --epochs 30 --output run1\n"
-      "  sconce train mlp.pt --data data.pt --resume run1/checkpoint.pt\n"
-      "\nExit codes: 0 good, 1 the loss is not finite or sconce refuses, 2 usage or a bad file, 130 interrupted.");
+      R"(The first dimension of each tensor counts the examples. Inputs are a tensor, or a tuple of tensors, the arguments of the
+model's forward. Targets are one for each result of the model: classes for cross_entropy and nll, values of the result's
+sizes for the others. In Python:
+  import torch
+  x, y = torch.randn(1000, 16), torch.randint(0, 3, (1000,))
+  torch.save((x, y), "data.pt")
+.npy files hold one tensor each (--data x.npy --targets y.npy). A safetensors file has the tensors inputs and targets, or
+inputs.0, inputs.1 and so on. Data may be larger than the memory: batches are read while the last one is computed with.
+
+The folder gets model.pt (the trained model, when the training is complete), best.pt (that of the epoch with the best
+validation), checkpoint.pt (after epochs and on Ctrl-C), loss.csv, epochs.csv, loss.svg and report.html. Each file is
+replaced as a whole, so that a full disk or a crash leaves the last one. Ctrl-C and SIGTERM end after the step, write a
+checkpoint and print the command that goes on; a second one ends the program. A training that goes on has the same
+parameters, bit for bit, as one that was not interrupted, on the same machine with as many threads. Other settings may be
+given to it: learning rate, schedule, epochs, clipping and metrics as you like, batches with a note; loss, optimizer and
+data stay.
+
+Examples:
+  sconce train mlp.pt --data data.pt --loss cross_entropy --optimizer adam --epochs 10
+  sconce train mlp.pt --data data.pt --validation test.pt --loss cross_entropy --optimizer sgd --lr 0.1 \
+      --momentum 0.9 --schedule cosine --warmup 100 --clip-norm 1 --epochs 30 --output run1
+  sconce train mlp.pt --data 'shards/*.safetensors' --validation-split 0.1 --loss cross_entropy --optimizer adamw \
+      --epochs 50 --metric accuracy --metric f1 --monitor accuracy --early-stopping 5
+  sconce train mlp.pt --data data.pt --resume run1/checkpoint.pt
+
+Exit codes: 0 good, 1 the loss is not finite or sconce refuses, 2 usage or a bad file, 130 interrupted, 143 terminated.)");
 }
 
 }  // namespace sconce::cli

@@ -18,6 +18,7 @@ enum ExitCode : int {
   kMismatchOrRefusal = 1,
   kUsageOrBadInput = 2,
   kInterrupted = 130,  // as in shells: 128 + SIGINT
+  kTerminated = 143,   // 128 + SIGTERM
 };
 
 // The user's mistake: exit code 2. The message is one line that names the remedy; more lines may follow with details.

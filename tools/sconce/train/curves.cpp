@@ -1,4 +1,4 @@
-#include "tools/sconce/train/loss_curve.h"
+#include "tools/sconce/train/curves.h"
 
 #include "report/number_format.h"
 #include "tools/sconce/report/html.h"
@@ -21,23 +21,24 @@ constexpr const char* kCurveStyle = R"(
 
 struct CurvePoint {
   double step;
-  double loss;
+  double value;
 };
 struct Curve {
-  const char* name;  // its class, too
+  const char* style;  // its class
+  std::string name;
   std::vector<CurvePoint> points;
 };
 
-class LossPlot {
+class Plot {
  public:
-  LossPlot(std::vector<Curve> all, size_t steps)
-      : all_(std::move(all)), steps_(static_cast<double>(std::max<size_t>(steps, 2))) {
+  Plot(std::string title, std::vector<Curve> all, size_t steps)
+      : title_(std::move(title)), all_(std::move(all)), steps_(static_cast<double>(std::max<size_t>(steps, 2))) {
     double least = INFINITY;
     double most = -INFINITY;
     for (const Curve& series : all_) {
       for (const CurvePoint& point : series.points) {
-        least = std::min(least, point.loss);
-        most = std::max(most, point.loss);
+        least = std::min(least, point.value);
+        most = std::max(most, point.value);
       }
     }
     is_logarithmic_ = least > 0 && most / least > 20;
@@ -49,12 +50,12 @@ class LossPlot {
   }
 
   std::string svg() const {
-    std::string drawn = element("style", kCurveStyle) + element("title", "Loss by step") + "\n" + grid();
+    std::string drawn = element("style", kCurveStyle) + element("title", escape_html(title_)) + "\n" + grid();
     double key = kLeft + 10;
     for (const Curve& series : all_) {
-      drawn += line(series) + text_at(key + 24, kTop - 10, "start", series.name) + "<polyline class=\"" + series.name +
+      drawn += line(series) + text_at(key + 24, kTop - 10, "start", series.name) + "<polyline class=\"" + series.style +
                "\" points=\"" + pair(key, kTop - 14) + " " + pair(key + 18, kTop - 14) + "\"/>\n";
-      key += 110;
+      key += 50 + 7 * static_cast<double>(series.name.size());
     }
     return element("svg class=\"loss\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 360\" role=\"img\"", drawn) +
            "\n";
@@ -72,7 +73,7 @@ class LossPlot {
     return element("text x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" + anchor + "\"", escape_html(text));
   }
 
-  double height_of(double loss) const { return is_logarithmic_ ? std::log10(loss) : loss; }
+  double height_of(double value) const { return is_logarithmic_ ? std::log10(value) : value; }
   double x_of(double step) const { return kLeft + (kRight - kLeft) * (step - 1) / (steps_ - 1); }
   double y_of(double height) const { return kBottom - (kBottom - kTop) * (height - min_) / (max_ - min_); }
 
@@ -88,28 +89,28 @@ class LossPlot {
     return numbers;
   }
 
-  std::vector<double> losses_of_axis() const {
+  std::vector<double> values_of_axis() const {
     if (!is_logarithmic_) {
       return round_numbers(min_, max_, 5);
     }
-    std::vector<double> losses;
+    std::vector<double> values;
     for (double decade = std::floor(min_); decade <= max_; ++decade) {
       for (const double digit : {1.0, 2.0, 5.0}) {
-        const double loss = std::pow(10, decade) * digit;
-        if (height_of(loss) >= min_ && height_of(loss) <= max_ && (digit == 1 || max_ - min_ < 3)) {
-          losses.push_back(loss);
+        const double value = std::pow(10, decade) * digit;
+        if (height_of(value) >= min_ && height_of(value) <= max_ && (digit == 1 || max_ - min_ < 3)) {
+          values.push_back(value);
         }
       }
     }
-    return losses;
+    return values;
   }
 
   std::string grid() const {
     std::string drawn;
-    for (const double loss : losses_of_axis()) {
-      const double y = y_of(height_of(loss));
+    for (const double value : values_of_axis()) {
+      const double y = y_of(height_of(value));
       drawn += "<line class=\"grid\" x1=\"" + number(kLeft) + "\" x2=\"" + number(kRight) + "\" y1=\"" + number(y) +
-               "\" y2=\"" + number(y) + "\"/>" + text_at(kLeft - 8, y + 4, "end", number(loss)) + "\n";
+               "\" y2=\"" + number(y) + "\"/>" + text_at(kLeft - 8, y + 4, "end", number(value)) + "\n";
     }
     for (const double step : round_numbers(1, steps_, 6)) {
       if (step == std::floor(step)) {
@@ -122,11 +123,12 @@ class LossPlot {
   std::string line(const Curve& series) const {
     std::string points;
     for (const CurvePoint& point : series.points) {
-      points += (points.empty() ? "" : " ") + pair(x_of(point.step), y_of(height_of(point.loss)));
+      points += (points.empty() ? "" : " ") + pair(x_of(point.step), y_of(height_of(point.value)));
     }
-    return std::string("<polyline class=\"") + series.name + "\" points=\"" + points + "\"/>\n";
+    return std::string("<polyline class=\"") + series.style + "\" points=\"" + points + "\"/>\n";
   }
 
+  const std::string title_;
   const std::vector<Curve> all_;
   const double steps_;
   bool is_logarithmic_ = false;
@@ -134,73 +136,73 @@ class LossPlot {
   double max_ = 0;
 };
 
-// Returns the mean of losses[begin] to losses[end - 1], of those that there are.
-double mean_of(const std::vector<double>& losses, size_t begin, size_t end) {
-  end = std::min(losses.size(), end);
-  double sum = 0;
-  for (size_t i = begin; i < end; ++i) {
-    sum += losses[i];
-  }
-  return sum / static_cast<double>(end - begin);
-}
-
-// Returns means of neighbors, so that there are at most `most` of them, each with the step in the middle.
-std::vector<CurvePoint> thinned(const std::vector<double>& losses, size_t most) {
-  const size_t neighbors = (losses.size() + most - 1) / most;
+// Returns a point for each epoch that has a value, where the epoch ends.
+std::vector<CurvePoint> points_of(const TrainHistory& history, const Series& series) {
   std::vector<CurvePoint> points;
-  for (size_t begin = 0; begin < losses.size(); begin += neighbors) {
-    const size_t end = std::min(losses.size(), begin + neighbors);
-    points.push_back({static_cast<double>(begin + 1 + end) / 2, mean_of(losses, begin, end)});
+  for (size_t epoch = 0; epoch < series.values.size(); ++epoch) {
+    if (std::isfinite(series.values[epoch])) {
+      points.push_back({history.ends[epoch], series.values[epoch]});
+    }
   }
   return points;
 }
 
+// The mean loss of an epoch is in its middle.
+std::vector<CurvePoint> points_of_epoch_losses(const TrainHistory& history) {
+  std::vector<CurvePoint> points;
+  double begin = 0;
+  for (const double loss : history.losses_of_epochs()) {
+    const bool has_ended = points.size() < history.ends.size();
+    const double end = has_ended ? history.ends[points.size()] : static_cast<double>(history.steps.count);
+    points.push_back({(begin + 1 + end) / 2, loss});
+    begin = end;
+  }
+  return points;
+}
+
+std::string drawn(const std::string& title, std::vector<Curve> all, const TrainHistory& history) {
+  std::erase_if(all, [](const Curve& series) { return series.points.empty(); });
+  return Plot(title, std::move(all), history.steps.count).svg();
+}
+
 }  // namespace
 
-double loss_of_epoch(const Training& training, size_t epoch) {
-  const size_t begin = epoch * training.steps_per_epoch();
-  return mean_of(training.history().losses, begin, begin + training.steps_per_epoch());
-}
-
-std::vector<double> losses_of_epochs(const Training& training) {
-  std::vector<double> means;
-  for (size_t epoch = 0; epoch * training.steps_per_epoch() < training.steps_done(); ++epoch) {
-    means.push_back(loss_of_epoch(training, epoch));
+std::string loss_svg(const TrainHistory& history) {
+  std::vector<Curve> all = {{"steps", "steps", {}}, {"epochs", "epochs", points_of_epoch_losses(history)}};
+  for (const ThinCurve::Point& point : history.steps.points()) {
+    all[0].points.push_back({point.at, point.mean});
   }
-  return means;
-}
-
-std::string loss_csv(const Training& training) {
-  constexpr int kDigits = 9;  // a float's
-  const TrainHistory& history = training.history();
-  std::string csv = "step,epoch,learning_rate,loss,validation_loss\n";
-  for (size_t step = 0; step < history.losses.size(); ++step) {
-    const size_t epoch = step / training.steps_per_epoch();
-    const bool is_last = (step + 1) % training.steps_per_epoch() == 0;
-    const bool is_validated =
-        is_last && epoch < history.validation_losses.size() && !std::isnan(history.validation_losses[epoch]);
-    csv += std::to_string(step + 1) + "," + std::to_string(epoch + 1) + "," +
-           format_number(training.learning_rate_of(step), kDigits) + "," + format_number(history.losses[step], kDigits) +
-           "," + (is_validated ? format_number(history.validation_losses[epoch], kDigits) : "") + "\n";
+  if (const Series* validation = history.find(TrainHistory::kValidationLoss)) {
+    all.push_back({"validation", "validation", points_of(history, *validation)});
   }
-  return csv;
+  return drawn("Loss by step", std::move(all), history);
 }
 
-std::string loss_svg(const Training& training) {
-  constexpr size_t kPoints = 600;
-  const TrainHistory& history = training.history();
-  std::vector<Curve> all = {{"steps", thinned(history.losses, kPoints)}, {"epochs", {}}, {"validation", {}}};
-  const std::vector<double> epochs = losses_of_epochs(training);
-  for (size_t epoch = 0; epoch < epochs.size(); ++epoch) {
-    const size_t begin = epoch * training.steps_per_epoch();
-    const size_t end = std::min(history.losses.size(), begin + training.steps_per_epoch());
-    all[1].points.push_back({static_cast<double>(begin + 1 + end) / 2, epochs[epoch]});
-    if (epoch < history.validation_losses.size() && std::isfinite(history.validation_losses[epoch])) {
-      all[2].points.push_back({static_cast<double>(end), history.validation_losses[epoch]});
+std::vector<std::pair<std::string, std::string>> metric_svgs(const TrainHistory& history) {
+  std::vector<std::pair<std::string, std::string>> images;
+  for (const Series& series : history.epochs) {
+    std::vector<CurvePoint> points = points_of(history, series);
+    if (series.name != TrainHistory::kLoss && series.name != TrainHistory::kValidationLoss && !points.empty()) {
+      images.emplace_back(series.name,
+                          drawn(series.name + " by step", {{"validation", series.name, std::move(points)}}, history));
     }
   }
-  std::erase_if(all, [](const Curve& series) { return series.points.empty(); });
-  return LossPlot(std::move(all), history.losses.size()).svg();
+  return images;
+}
+
+std::string epochs_csv(const TrainHistory& history) {
+  constexpr int kDigits = 9;  // a float's
+  std::string csv = "epoch,step";
+  for (const Series& series : history.epochs) {
+    csv += "," + series.name;
+  }
+  for (size_t epoch = 0; epoch < history.ends.size(); ++epoch) {
+    csv += "\n" + std::to_string(epoch + 1) + "," + std::to_string(static_cast<size_t>(history.ends[epoch]));
+    for (const Series& series : history.epochs) {
+      csv += "," + (std::isnan(series.values[epoch]) ? "" : format_number(series.values[epoch], kDigits));
+    }
+  }
+  return csv + "\n";
 }
 
 }  // namespace sconce::cli

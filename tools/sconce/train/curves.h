@@ -1,23 +1,23 @@
-// The loss of a training, as a table for programs and as a picture.
+// The curves of a training, as pictures and as a table for programs.
 #pragma once
 
-#include "tools/sconce/train/training.h"
+#include "tools/sconce/train/history.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace sconce::cli {
 
-// Returns lines "step,epoch,learning_rate,loss,validation_loss", both counted from 1. The validation's loss is in the last
-// step of its epoch.
-std::string loss_csv(const Training& training);
-
 // Returns an SVG image, light or dark as the reader's system is: the loss of steps (means of neighbors if there are many),
 // of epochs, and of the validation. The axis of losses is logarithmic if they differ much.
-std::string loss_svg(const Training& training);
+std::string loss_svg(const TrainHistory& history);
 
-// Returns the mean loss of the steps of an epoch, those that are done.
-double loss_of_epoch(const Training& training, size_t epoch);
-// Returns that of each epoch that has begun.
-std::vector<double> losses_of_epochs(const Training& training);
+// Returns such an image of each metric, after its name.
+std::vector<std::pair<std::string, std::string>> metric_svgs(const TrainHistory& history);
+
+// Returns lines "epoch,step,loss,validation_loss,accuracy", one for each epoch that ended, with a column for each series;
+// `step` is the last one of the epoch. Both are counted from 1. An entry is empty where the number was not measured.
+std::string epochs_csv(const TrainHistory& history);
 
 }  // namespace sconce::cli

@@ -2,13 +2,13 @@
 
 #include "report/number_format.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/train/loss_curve.h"
+#include "tools/sconce/train/curves.h"
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/values/write_file.h"
 
 #include <chrono>
+#include <filesystem>
 #include <iostream>
-#include <sstream>
 
 namespace sconce::cli {
 namespace {
@@ -21,98 +21,131 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 }  // namespace
 
-void TrainFolder::prepare(const std::string& resumed, bool overwrite) const {
-  std::error_code error;
-  std::filesystem::create_directories(path_, error);
-  if (error) {
-    throw UserError(path_.string() + ": cannot be created: " + error.message());
-  }
-  expect_writable(checkpoint());
-  std::error_code ignored;
-  const bool is_resumed = !resumed.empty() && std::filesystem::equivalent(checkpoint(), resumed, ignored);
-  if (std::filesystem::exists(checkpoint()) && !is_resumed && !overwrite) {
-    throw UserError(checkpoint() + ": exists; go on with --resume " + checkpoint() +
-                    ", name another folder with --output, or start again with --overwrite");
-  }
-}
-
-TrainLoop::TrainLoop(Training& training, const std::optional<TrainData>& validation, TrainFolder folder, LoopOptions options,
+TrainLoop::TrainLoop(Training& training, const DataSource* validation, const TrainFolder& folder, LoopOptions options,
                      TrainRun run)
     : training_(training),
       validation_(validation),
-      folder_(std::move(folder)),
+      folder_(folder),
       options_(std::move(options)),
-      run_(std::move(run)) {
-  run_.first_step = training.steps_done();
-  run_.files = {
-      {"checkpoint", folder_.checkpoint()}, {"losses", folder_.csv()}, {"curve", folder_.svg()}, {"report", folder_.page()}};
+      run_(std::move(run)),
+      checkpointer_(folder, options_.checkpoint_every),
+      log_(folder.loss_csv(), (std::filesystem::path(options_.resumed).parent_path() / "loss.csv").string(),
+           training.progress().step) {
+  run_.first_step = training.progress().step;
+  run_.files = {{"checkpoint", folder_.checkpoint()},
+                {"losses", folder_.loss_csv()},
+                {"epochs", folder_.epochs_csv()},
+                {"curve", folder_.svg()},
+                {"report", folder_.page()}};
 }
 
 bool TrainLoop::shall_stop() const {
-  return interrupted() || (options_.max_steps > 0 && training_.steps_done() - run_.first_step >= options_.max_steps);
-}
-
-bool TrainLoop::is_checkpoint_due() const {
-  return options_.checkpoint_every > 0 && training_.steps_done() % options_.checkpoint_every == 0;
+  return interrupted() || (options_.max_steps > 0 && training_.progress().step - run_.first_step >= options_.max_steps);
 }
 
 void TrainLoop::run() {
+  if (options_.overwrite) {
+    keep_state();  // a run that ends early must not leave the checkpoint of another training
+  }
   auto last_files = Clock::now();
-  while (!is_complete() && !shall_stop()) {
-    run_steps_of_epoch();
-    if (training_.is_at_end_of_epoch()) {
-      end_epoch();
+  try {
+    while (!training_.is_complete() && !shall_stop()) {
+      run_steps_of_epoch();
+      if (training_.is_at_end_of_epoch()) {
+        end_epoch();
+      }
+      log_.add(training_);
+      if (checkpointer_.is_due(training_) || seconds_since(last_files) > kSecondsBetweenFiles) {
+        keep_state();
+        write_reports();
+        last_files = Clock::now();
+      }
     }
-    if (is_checkpoint_due() || seconds_since(last_files) > kSecondsBetweenFiles) {
-      write_checkpoint(training_.checkpoint(), folder_.checkpoint());
-      write_reports();
-      last_files = Clock::now();
+  } catch (const UserError&) {
+    if (training_.is_between_steps()) {
+      keep_state();
     }
+    throw;
   }
 }
 
 void TrainLoop::run_steps_of_epoch() {
-  const size_t epoch = training_.steps_done() / training_.steps_per_epoch();
-  const size_t left = training_.steps_per_epoch() - training_.steps_done() % training_.steps_per_epoch();
-  ui::ProgressBar bar("epoch " + std::to_string(epoch + 1) + "/" + std::to_string(training_.settings().epochs), left,
-                      options_.progress);
-  do {
+  ui::ProgressBar bar(
+      "epoch " + std::to_string(training_.progress().epoch + 1) + "/" + std::to_string(training_.settings().epochs),
+      training_.steps_left_in_epoch(), training_.placement().is_first() ? options_.progress : ui::ProgressMode::kNever);
+  for (;;) {
     const auto start = Clock::now();
     const double loss = training_.step();
     run_.seconds += seconds_since(start);
     bar.advance("loss " + format_number(loss));
-    if (is_checkpoint_due() && !training_.is_at_end_of_epoch()) {
-      write_checkpoint(training_.checkpoint(), folder_.checkpoint());
+    if (training_.is_at_end_of_epoch() || shall_stop()) {
+      return;
     }
-  } while (!training_.is_at_end_of_epoch() && !shall_stop());
+    log_.add(training_);
+    if (checkpointer_.is_due(training_)) {
+      keep_state();
+    }
+  }
 }
 
 void TrainLoop::end_epoch() {
-  if (validation_) {
-    training_.validate(*validation_);
+  if (validation_ != nullptr) {
+    training_.keep(training_.evaluate(*validation_));
+    if (training_.placement().is_first() && training_.is_best_epoch()) {
+      checkpointer_.keep_best(training_, options_.trains);
+    }
   }
-  if (options_.prints_epochs) {
+  if (training_.placement().is_first() && options_.prints_epochs) {
     std::cout << epoch_line(training_) << std::endl;
   }
 }
 
-void TrainLoop::finish(bool trains) {
-  write_checkpoint(training_.checkpoint(), folder_.checkpoint());
-  if (is_complete()) {
-    Module module = training_.module();
-    module.train(trains);
-    std::ostringstream bytes;
-    module.script_module().save(bytes);
-    write_file(folder_.model(), bytes.view());
+void TrainLoop::attempt(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const UserError& failure) {
+    failure_ = failure_.empty() ? failure.what() : failure_;
+  }
+}
+
+void TrainLoop::keep_state() {
+  if (!training_.placement().is_first()) {
+    return;
+  }
+  const bool is_warned_of = !failure_.empty();
+  attempt([&] { log_.flush(); });
+  attempt([&] { checkpointer_.write(training_); });
+  if (!is_warned_of && !failure_.empty()) {
+    std::cerr << "sconce: warning: " << failure_ << "; the training goes on, and the last file stays" << std::endl;
+  }
+}
+
+void TrainLoop::write_reports() {
+  if (training_.placement().is_first() && training_.progress().step > 0) {
+    attempt([&] { write_file(folder_.epochs_csv(), epochs_csv(training_.history())); });
+    attempt([&] { write_file(folder_.svg(), loss_svg(training_.history())); });
+    attempt([&] { write_file(folder_.page(), to_page(run_, training_)); });
+  }
+}
+
+void TrainLoop::finish() {
+  if (!training_.placement().is_first()) {
+    return;
+  }
+  failure_.clear();
+  attempt([&] { log_.flush(); });
+  attempt([&] { checkpointer_.write(training_); });
+  if (std::filesystem::exists(folder_.best())) {
+    run_.files.emplace(run_.files.begin(), "best model", folder_.best());
+  }
+  if (training_.is_complete()) {
+    attempt([&] { checkpointer_.write_model(training_, options_.trains); });
     run_.files.emplace(run_.files.begin(), "model", folder_.model());
   }
   write_reports();
-}
-
-void TrainLoop::write_reports() const {
-  write_file(folder_.csv(), loss_csv(training_));
-  write_file(folder_.svg(), loss_svg(training_));
-  write_file(folder_.page(), to_page(run_, training_));
+  if (!failure_.empty()) {
+    throw UserError(failure_);
+  }
 }
 
 }  // namespace sconce::cli

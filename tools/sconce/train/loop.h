@@ -1,69 +1,61 @@
 // The loop of a training: steps, epochs, checkpoints and reports until the end or an interruption.
 #pragma once
 
+#include "tools/sconce/train/checkpointer.h"
+#include "tools/sconce/train/loss_log.h"
 #include "tools/sconce/train/report.h"
+#include "tools/sconce/train/train_folder.h"
 #include "tools/sconce/train/training.h"
 #include "tools/sconce/ui/progress_bar.h"
 
-#include <filesystem>
-#include <optional>
+#include <functional>
 #include <string>
 
 namespace sconce::cli {
 
-// The files of a training.
-class TrainFolder {
- public:
-  explicit TrainFolder(std::filesystem::path path) : path_(std::move(path)) {}
-
-  // Makes the folder. Throws UserError if that is impossible, files cannot be written there, or it has a checkpoint other
-  // than `resumed`, unless that may be overwritten.
-  void prepare(const std::string& resumed, bool overwrite) const;
-
-  std::string model() const { return (path_ / "model.pt").string(); }
-  std::string checkpoint() const { return (path_ / "checkpoint.pt").string(); }
-  std::string csv() const { return (path_ / "loss.csv").string(); }
-  std::string svg() const { return (path_ / "loss.svg").string(); }
-  std::string page() const { return (path_ / "report.html").string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
 struct LoopOptions {
   size_t checkpoint_every = 0;  // steps, beside those after epochs; 0: none
   size_t max_steps = 0;         // in this run; 0: all
+  std::string resumed;          // the checkpoint that the training goes on from; may be empty
+  bool overwrite = false;       // the checkpoint of another training
+  bool trains = false;          // the mode of the model that was read, and is written
   ui::ProgressMode progress = ui::ProgressMode::kAuto;
   bool prints_epochs = true;  // to stdout
 };
 
+// Of several processes, only the first one prints and writes.
 class TrainLoop {
  public:
-  // `training` and `validation` must outlive this.
-  TrainLoop(Training& training, const std::optional<TrainData>& validation, TrainFolder folder, LoopOptions options,
-            TrainRun run);
+  // `training` and `validation`, which may be null, must outlive this.
+  TrainLoop(Training& training, const DataSource* validation, const TrainFolder& folder, LoopOptions options, TrainRun run);
 
   // Returns after the last step, after `max_steps`, or after the step in which the user interrupts. Writes files after an
-  // epoch if the last were written more than a second before.
+  // epoch if the last were written more than a second before. A file that cannot be written then is warned of once, and
+  // stays as it is. If the data cannot be read, writes a checkpoint before the error is thrown.
   void run();
-  // Writes the checkpoint and the reports; if the training is complete, also the model, in training mode if `trains`.
-  void finish(bool trains);
+  // Writes the checkpoint and the reports; if the training is complete, also the model. Throws UserError after all if one
+  // could not be written.
+  void finish();
 
-  bool is_complete() const { return training_.steps_done() == training_.steps(); }
   const TrainRun& result() const { return run_; }
 
  private:
   bool shall_stop() const;
-  bool is_checkpoint_due() const;
   void run_steps_of_epoch();
   void end_epoch();
-  void write_reports() const;
+  void keep_state();
+  void write_reports();
+  // Calls `write`, and keeps its UserError.
+  void attempt(const std::function<void()>& write);
 
   Training& training_;
-  const std::optional<TrainData>& validation_;
+  const DataSource* const validation_;
   const TrainFolder folder_;
   const LoopOptions options_;
   TrainRun run_;
+  Checkpointer checkpointer_;
+  LossLog log_;
+  std::string failure_;  // the first to write a file
 };
 
 }  // namespace sconce::cli

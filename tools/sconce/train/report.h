@@ -20,7 +20,7 @@ struct TrainRun {
   std::vector<std::pair<std::string, std::string>> files;  // what each is, and its path
 
   double steps_per_second(const Training& training) const {
-    return static_cast<double>(training.steps_done() - first_step) / seconds;
+    return static_cast<double>(training.progress().step - first_step) / seconds;
   }
 };
 
@@ -30,7 +30,7 @@ std::string epoch_line(const Training& training);
 // Returns a short table: epochs, losses, speed, the steps by plan and why others were not, the files.
 std::string to_text(const TrainRun& run, const Training& training);
 Json to_json(const TrainRun& run, const Training& training);
-// Returns a page with the settings, the curve and the table.
+// Returns a page with the settings, the curves and the table.
 std::string to_page(const TrainRun& run, const Training& training);
 
 }  // namespace sconce::cli

@@ -2,9 +2,10 @@
 
 #include "base/nearest_name.h"
 #include "tools/sconce/report/errors.h"
-#include "tools/sconce/values/compare.h"
+#include "tools/sconce/train/history.h"
+#include "tools/sconce/train/loss.h"
+#include "tools/sconce/train/metric.h"
 
-#include <ATen/Functions.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -12,8 +13,6 @@
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 namespace sconce::cli {
 namespace {
@@ -27,26 +26,22 @@ void expect_known(const char* option, const std::string& name, const std::array<
   }
 }
 
-void expect_equal_sizes(const std::string& loss, const at::Tensor& output, const at::Tensor& target) {
-  if (output.sizes() != target.sizes()) {
-    throw UserError("--loss " + loss + ": the model returns " + describe_tensor_type(output) + " for targets " +
-                    describe_tensor_type(target) + "; their sizes must be equal");
+void expect_valid_metrics(const TrainSettings& settings) {
+  const std::string loss = settings.loss.empty() ? "" : loss_parts(settings.loss).front().name;
+  const bool judges_values = loss == "mse" || loss == "l1" || loss == "huber";
+  for (const std::string& name : settings.metric) {
+    make_metric(name, loss == "bce_with_logits" ? TargetKind::kBinary : TargetKind::kClasses);
+    if (judges_values && name != "mae" && name != "rmse" && name != "r2") {
+      throw UserError("--metric " + name + ": takes classes, and targets of " + loss +
+                      " are values; mae, rmse and r2 take them");
+    }
   }
-}
-
-at::Tensor loss_of(const std::string& name, const at::Tensor& output, const at::Tensor& target) {
-  if (name == "cross_entropy" || name == "nll") {
-    const at::Tensor classes =
-        at::isIntegralType(target.scalar_type(), /*includeBool=*/false) ? target.to(at::kLong) : target;
-    return name == "nll" ? at::nll_loss_nd(output, classes) : at::cross_entropy_loss(output, classes);
+  const std::vector<std::string>& metrics = settings.metric;
+  if (settings.monitor != TrainHistory::kValidationLoss &&
+      std::find(metrics.begin(), metrics.end(), settings.monitor) == metrics.end()) {
+    throw UserError("--monitor " + settings.monitor + ": is neither validation_loss nor a --metric; add --metric " +
+                    settings.monitor + " to measure it");
   }
-  expect_equal_sizes(name, output, target);
-  // Autocast may have made the output less precise than targets are.
-  const at::Tensor values = target.to(output.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
-  return name == "mse"     ? at::mse_loss(output, values)
-         : name == "l1"    ? at::l1_loss(output, values)
-         : name == "huber" ? at::huber_loss(output, values)
-                           : at::binary_cross_entropy_with_logits(output, values);
 }
 
 template <typename Options>
@@ -73,7 +68,7 @@ std::unique_ptr<torch::optim::Optimizer> make(const TrainSettings& settings, std
 
 Json to_json(const TrainSettings& settings) {
   Json json = Json::object();
-  for_each_setting(settings, [&json](const char* name, const auto& value) {
+  for_each_setting(settings, [&json](const char* name, const auto& value, Change /*change*/) {
     if constexpr (std::is_same_v<decltype(value), const std::optional<double>&>) {
       json[name] = value ? Json(*value) : Json();
     } else {
@@ -85,34 +80,59 @@ Json to_json(const TrainSettings& settings) {
 
 TrainSettings settings_of(const Json& json) {
   TrainSettings settings;
-  for_each_setting(settings, [&json]<typename T>(const char* name, T& value) {
-    const Json& entry = json.at(name);
+  for_each_setting(settings, [&json]<typename T>(const char* name, T& value, Change /*change*/) {
+    const auto entry = json.find(name);
+    if (entry == json.end()) {
+      return;
+    }
     if constexpr (std::is_same_v<T, std::optional<double>>) {
-      value = entry.is_null() ? std::nullopt : std::optional(entry.template get<double>());
+      value = entry->is_null() ? std::nullopt : std::optional(entry->template get<double>());
     } else {
-      value = entry.template get<T>();
+      value = entry->template get<T>();
     }
   });
   return settings;
 }
 
 void expect_valid(const TrainSettings& settings) {
-  expect_known("--loss", settings.loss, kLossNames);
+  loss_parts(settings.loss);
+  if (!settings.loss.empty() && !settings.loss_module.empty()) {
+    throw UserError("--loss-module: is the whole loss; leave out --loss");
+  }
   expect_known("--optimizer", settings.optimizer, kOptimizerNames);
   expect_known("--schedule", settings.schedule, kScheduleNames);
   if (settings.momentum && settings.optimizer != "sgd" && settings.optimizer != "rmsprop") {
     throw UserError("--momentum: '" + settings.optimizer + "' has none; sgd and rmsprop have");
   }
+  if (settings.schedule == "one_cycle" && settings.warmup > 0) {
+    throw UserError("--warmup: one_cycle has a rise of its own; leave out --warmup");
+  }
+  expect_valid_metrics(settings);
+  if (settings.min_lr && settings.schedule != "cosine" && settings.schedule != "linear" &&
+      settings.schedule != "exponential") {
+    throw UserError("--min-lr: '" + settings.schedule + "' has none; cosine, linear and exponential have");
+  }
 }
 
-TrainStep::GeneralLoss loss_function(const std::string& name) {
-  return [name](const c10::IValue& output, const std::vector<c10::IValue>& targets) {
-    if (!output.isTensor()) {
-      throw UserError("the model returns " + kind_of_value(output) +
-                      "; train takes models that return one tensor, so wrap the model in one whose forward does");
+TrainSettings changed_settings(const TrainSettings& saved, const TrainSettings& given,
+                               const std::function<bool(const std::string& option)>& is_given,
+                               std::vector<std::string>& told) {
+  Json settings = to_json(saved);
+  const Json asked = to_json(given);
+  for_each_setting(given, [&](const std::string& name, const auto& /*value*/, Change change) {
+    if (!is_given(name) || asked[name] == settings[name]) {
+      return;
     }
-    return loss_of(name, output.toTensor(), targets.front().toTensor());
-  };
+    if (change == Change::kRefused) {
+      throw UserError("--" + name + ": is " + asked[name].dump() + ", and the checkpoint's training has " +
+                      settings[name].dump() + "; leave the option out, or begin a training with another --output");
+    }
+    if (change == Change::kTold) {
+      told.push_back("--" + name + " is " + asked[name].dump() + ", and was " + settings[name].dump());
+    }
+    settings[name] = asked[name];
+  });
+  return settings_of(settings);
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const TrainSettings& settings, std::vector<at::Tensor> parameters) {
@@ -125,11 +145,12 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const TrainSettings& set
                              : make<optim::Adagrad>(settings, std::move(parameters), optim::AdagradOptions());
 }
 
-double learning_rate(const std::string& schedule, double initial, size_t step, size_t steps) {
-  if (schedule == "cosine") {
-    return initial * (1 + std::cos(std::numbers::pi * static_cast<double>(step) / static_cast<double>(steps))) / 2;
-  }
-  return schedule == "step" ? initial * std::pow(0.1, 3 * step / steps) : initial;
+Schedule schedule_of(const TrainSettings& settings, double initial_lr) {
+  constexpr double kLeastOfExponential = 0.01;
+  const double least = settings.schedule == "exponential" ? kLeastOfExponential : 0;
+  return {.kind = settings.schedule,
+          .warmup = settings.warmup,
+          .least = settings.min_lr && initial_lr > 0 ? *settings.min_lr / initial_lr : least};
 }
 
 }  // namespace sconce::cli

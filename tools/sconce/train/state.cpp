@@ -5,17 +5,15 @@
 #include "tools/sconce/values/deep_copy.h"
 #include "tools/sconce/values/fit_arguments.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <torch/csrc/jit/api/module.h>
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/input-archive.h>
 #include <torch/serialize/output-archive.h>
 
 #include <algorithm>
-#include <cstring>
-#include <mutex>
+#include <memory>
 
 namespace sconce::cli {
 namespace {
@@ -38,26 +36,31 @@ bool is_data(const c10::IValue& value) {
   return value.isTensor() || value.isNone() || value.isBool() || value.isInt() || value.isDouble() || value.isString();
 }
 
-at::Generator default_generator() { return at::detail::getDefaultCPUGenerator(); }
-
-at::Tensor bytes_of(const torch::optim::Optimizer& optimizer) {
+at::Tensor archive_of(const torch::optim::Optimizer& optimizer) {
   torch::serialize::OutputArchive archive;
   optimizer.save(archive);
-  std::string bytes;
+  auto bytes = std::make_unique<std::string>();
   archive.save_to([&bytes](const void* data, size_t size) {
-    bytes.append(static_cast<const char*>(data), size);
+    bytes->append(static_cast<const char*>(data), size);
     return size;
   });
-  at::Tensor tensor = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
-  std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
-  return tensor;
+  char* const data = bytes->data();
+  const auto size = static_cast<int64_t>(bytes->size());
+  return at::from_blob(data, {size}, [owner = std::shared_ptr<std::string>(std::move(bytes))](void* /*data*/) {}, at::kByte);
 }
 
-void restore_optimizer(const at::Tensor& bytes, torch::optim::Optimizer& optimizer) {
+void restore_optimizer(const at::Tensor& archived, torch::optim::Optimizer& optimizer) {
+  std::vector<std::unique_ptr<torch::optim::OptimizerOptions>> options;
+  for (const torch::optim::OptimizerParamGroup& group : optimizer.param_groups()) {
+    options.push_back(group.options().clone());
+  }
   torch::serialize::InputArchive archive;
-  archive.load_from(static_cast<const char*>(bytes.const_data_ptr()), bytes.numel());
+  archive.load_from(static_cast<const char*>(archived.const_data_ptr()), archived.numel());
   optimizer.state().clear();
   optimizer.load(archive);
+  for (size_t i = 0; i < options.size(); ++i) {
+    optimizer.param_groups()[i].set_options(std::move(options[i]));
+  }
 }
 
 void restore_tensor(const std::string& name, const at::Tensor& saved, const at::Tensor& current) {
@@ -103,18 +106,23 @@ void restore_attribute(const torch::jit::Module& module, const std::string& name
 }  // namespace
 
 TrainState state_of(const torch::jit::Module& module, const torch::optim::Optimizer& optimizer) {
-  TrainState state{c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()), bytes_of(optimizer), {}};
+  TrainState state{c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()), archive_of(optimizer)};
   for (const auto& attribute : module.named_attributes()) {
     if (is_data(attribute.value)) {
       const bool is_tensor = attribute.value.isTensor() && attribute.value.toTensor().defined();
-      state.module.insert(attribute.name,
-                          is_tensor ? c10::IValue(attribute.value.toTensor().detach().clone()) : deep_copy(attribute.value));
+      state.module.insert(attribute.name, is_tensor ? c10::IValue(attribute.value.toTensor().detach()) : attribute.value);
     }
   }
-  at::Generator generator = default_generator();
-  const std::lock_guard lock(generator.mutex());
-  state.generator = generator.get_state();
   return state;
+}
+
+TrainState copy_of(const TrainState& state) {
+  TrainState copy{c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()), state.optimizer};
+  for (const auto& entry : state.module) {
+    const bool is_tensor = entry.value().isTensor() && entry.value().toTensor().defined();
+    copy.module.insert(entry.key(), is_tensor ? c10::IValue(entry.value().toTensor().clone()) : deep_copy(entry.value()));
+  }
+  return copy;
 }
 
 void restore(const TrainState& state, torch::jit::Module& module, torch::optim::Optimizer& optimizer) {
@@ -129,9 +137,6 @@ void restore(const TrainState& state, torch::jit::Module& module, torch::optim::
     restore_attribute(module, attribute.name, saved->value(), attribute.value);
   }
   restore_optimizer(state.optimizer, optimizer);
-  at::Generator generator = default_generator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state.generator);
 }
 
 }  // namespace sconce::cli

@@ -1,4 +1,4 @@
-// All that a training step changes: a module's attributes, the optimizer's state, the generator of random numbers.
+// All that a training step changes: a module's attributes and the optimizer's state.
 #pragma once
 
 #include <ATen/core/Dict.h>
@@ -21,14 +21,17 @@ struct TrainState {
   // script classes and of custom C++ classes.
   c10::impl::GenericDict module;
   at::Tensor optimizer;  // the bytes of an archive of LibTorch's
-  at::Tensor generator;  // LibTorch's default one on the CPU
 };
 
-// Copies the state.
+// Shares the module's tensors; copies the optimizer's state.
 TrainState state_of(const torch::jit::Module& module, const torch::optim::Optimizer& optimizer);
 
-// Brings the state back. Writes into the module's tensors, so that they stay the same objects. Throws UserError if the state
-// is that of another module: a name is missing, or a tensor has other sizes or another dtype.
+// Returns a state that shares no tensor with the module.
+TrainState copy_of(const TrainState& state);
+
+// Brings the state back, but for the optimizer's options, which stay as they are. Writes into the module's tensors, so that
+// they stay the same objects. Throws UserError if the state is that of another module: a name is missing, or a tensor has
+// other sizes or another dtype.
 void restore(const TrainState& state, torch::jit::Module& module, torch::optim::Optimizer& optimizer);
 
 }  // namespace sconce::cli

@@ -1,19 +1,19 @@
 #include "tools/sconce/train/training.h"
 
+#include "analysis/effects.h"
+#include "ir/graph.h"
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/fit_arguments.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/randperm.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <set>
+#include <string_view>
 
 namespace sconce::cli {
 namespace {
@@ -49,117 +49,197 @@ TrainOptions options_of(const TrainSettings& settings) {
   return options;
 }
 
-int64_t count_batches(int64_t examples, const TrainSettings& settings) {
-  const auto size = static_cast<int64_t>(settings.batch);
-  return settings.drop_last ? examples / size : (examples + size - 1) / size;
+// A call of such a model needs gradients for its result.
+bool takes_gradients(const Graph& graph) {
+  bool takes = marks_tensors(graph);
+  for_each_node(graph.body(), [&takes](const Node* node) {
+    const std::string_view name = node->kind().toQualString();
+    takes = takes || name == "aten::grad" || name == "aten::backward";
+  });
+  return takes;
 }
 
-size_t count_steps(int64_t examples, const TrainSettings& settings) {
-  const int64_t batches = count_batches(examples, settings);
-  const size_t steps = static_cast<size_t>(batches) / settings.accumulate;
-  if (steps == 0) {
-    throw UserError("an epoch of " + std::to_string(examples) + " examples has " + std::to_string(batches) + " batches of " +
-                    std::to_string(settings.batch) + ", too few for one step of " + std::to_string(settings.accumulate) +
-                    "; lower --batch or --accumulate");
+// A loss in a script may judge either kind.
+TargetKind target_kind_of(const TrainSettings& settings, const DataSource& data) {
+  if (settings.loss.empty()) {
+    const at::Tensor target = data.read(at::arange(1)).targets.front().toTensor();
+    return at::isIntegralType(target.scalar_type(), /*includeBool=*/false) ? TargetKind::kClasses : TargetKind::kBinary;
   }
-  return steps;
+  return settings.loss.front().starts_with("bce") ? TargetKind::kBinary : TargetKind::kClasses;
+}
+
+std::vector<double> learning_rates_of(const torch::optim::Optimizer& optimizer) {
+  std::vector<double> rates;
+  for (const torch::optim::OptimizerParamGroup& group : optimizer.param_groups()) {
+    rates.push_back(group.options().get_lr());
+  }
+  return rates;
 }
 
 }  // namespace
 
-Training::Training(Module module, TrainData data, TrainSettings settings)
+Training::Training(Module module, std::shared_ptr<const DataSource> data, TrainSettings settings,
+                   TrainStep::GeneralLoss loss, Placement placement)
     : module_(std::move(module)),
       script_(module_.script_module()),
       data_(std::move(data)),
       settings_(std::move(settings)),
-      steps_per_epoch_(count_steps(data_.examples(), settings_)),
+      loss_(std::move(loss)),
+      placement_(placement),
+      order_(data_->examples(), settings_, placement_),
+      target_kind_(target_kind_of(settings_, *data_)),
+      evaluates_with_gradients_(takes_gradients(module_.method("forward").graph())),
       optimizer_(make_optimizer(settings_, distinct_parameters(script_))),
-      initial_lr_(optimizer_->param_groups().front().options().get_lr()),
-      step_(module_, loss_function(settings_.loss), *optimizer_, options_of(settings_)) {
+      initial_lrs_(learning_rates_of(*optimizer_)),
+      schedule_(schedule_of(settings_, initial_lrs_.front())),
+      step_(module_, loss_, *optimizer_, options_of(settings_)) {
   module_.train();
-  at::manual_seed(settings_.seed);
 }
 
-void Training::rehearse(const std::optional<TrainData>& validation) {
-  const TrainState before = state_of(script_, *optimizer_);
-  const int64_t whole = std::min(data_.examples(), static_cast<int64_t>(settings_.batch));
-  const int64_t last = data_.examples() - (count_batches(data_.examples(), settings_) - 1) * whole;
-  for (const int64_t size : std::set{whole, std::min(whole, last)}) {
-    const TrainBatch batch = batch_of(data_, at::arange(size));
+void Training::rehearse(const DataSource* validation) {
+  const TrainState before = copy_of(state_of(script_, *optimizer_));
+  seed_draws(settings_.seed, 0, 0);
+  for (const int64_t size : order_.kinds()) {
+    const TrainBatch batch = data_->read(at::arange(size));
     fit_arguments(script_, "forward", batch.inputs);
     // A plan may run only from the third call of a kind on.
     for (size_t call = 0; call < 3 * settings_.accumulate; ++call) {
       step_(batch.inputs, batch.targets);
     }
   }
-  if (validation) {
-    mean_loss(*validation, std::min(validation->examples(), static_cast<int64_t>(settings_.batch)));
+  if (validation != nullptr) {
+    evaluate(*validation, 0, std::min(validation->examples(), static_cast<int64_t>(settings_.batch)));
   }
   restore(before, script_, *optimizer_);
   rehearsed_ = step_.explain();
 }
 
 void Training::go_on_from(const Checkpoint& checkpoint) {
-  if (checkpoint.examples != data_.examples()) {
+  if (checkpoint.examples != data_->examples()) {
     throw UserError("is of data with " + std::to_string(checkpoint.examples) + " examples, and --data has " +
-                    std::to_string(data_.examples()));
+                    std::to_string(data_->examples()));
   }
   restore(checkpoint.state, script_, *optimizer_);
+  progress_ = checkpoint.progress;
   history_ = checkpoint.history;
+  batches_.reset();
+  // With other batches, the rest of an epoch may be too small for a step.
+  if (progress_.example > 0 && order_.steps_left_in_epoch(progress_) == 0) {
+    progress_ = {.step = progress_.step, .epoch = progress_.epoch + 1};
+    history_.end_epoch();
+  }
 }
 
-at::Tensor Training::indices_of(size_t epoch, int64_t batch) {
-  if (!order_ || order_->first != epoch) {
-    constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // far apart for neighboring epochs and seeds
-    const at::Generator generator = at::detail::createCPUGenerator(settings_.seed ^ (kGoldenRatio * (epoch + 1)));
-    order_ = {epoch, settings_.no_shuffle ? at::arange(data_.examples()) : at::randperm(data_.examples(), generator)};
+TrainBatch Training::next_batch() {
+  if (!batches_) {
+    batches_.emplace([data = data_, order = order_, accumulate = settings_.accumulate, now = progress_, call = size_t{0},
+                      last = steps()]() mutable -> std::optional<TrainBatch> {
+      if (now.step == last) {
+        return std::nullopt;
+      }
+      TrainBatch batch = data->read(order.batch(now, call));
+      if (++call == accumulate) {
+        call = 0;
+        now = order.after_step(now);
+      }
+      return batch;
+    });
   }
-  const int64_t begin = batch * static_cast<int64_t>(settings_.batch);
-  return order_->second.slice(0, begin, begin + static_cast<int64_t>(settings_.batch));
+  return batches_->next().value();
 }
 
 double Training::step() {
-  const size_t epoch = steps_done() / steps_per_epoch_;
-  const size_t first = steps_done() % steps_per_epoch_ * settings_.accumulate;
-  for (torch::optim::OptimizerParamGroup& group : optimizer_->param_groups()) {
-    group.options().set_lr(learning_rate_of(steps_done()));
+  std::vector<torch::optim::OptimizerParamGroup>& groups = optimizer_->param_groups();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups[i].options().set_lr(initial_lrs_[i] * schedule_.share_of(progress_.step, steps()));
   }
   double loss = 0;
   for (size_t call = 0; call < settings_.accumulate; ++call) {
-    const TrainBatch batch = batch_of(data_, indices_of(epoch, static_cast<int64_t>(first + call)));
+    const TrainBatch batch = next_batch();
+    is_in_step_ = true;
+    seed_draws(settings_.seed, progress_.step,
+               call * static_cast<uint64_t>(placement_.world) + static_cast<uint64_t>(placement_.rank));
     loss += step_(batch.inputs, batch.targets).item<double>() / static_cast<double>(settings_.accumulate);
   }
   if (!std::isfinite(loss)) {
-    throw RefusedError("the loss is " + std::to_string(loss) + " in step " + std::to_string(steps_done() + 1) + ", epoch " +
-                       std::to_string(epoch + 1) + "; a smaller --lr or --clip-norm may help");
+    throw RefusedError("the loss is " + std::to_string(loss) + " in step " + std::to_string(progress_.step + 1) +
+                       ", epoch " + std::to_string(progress_.epoch + 1) + "; a smaller --lr or --clip-norm may help");
   }
-  history_.losses.push_back(loss);
+  is_in_step_ = false;
+  history_.add_step(loss);
+  progress_ = order_.after_step(progress_);
+  if (is_at_end_of_epoch()) {
+    history_.end_epoch();
+  }
   return loss;
 }
 
-double Training::mean_loss(const TrainData& data, int64_t examples) {
-  const at::NoGradGuard no_grad;
+Evaluation Training::evaluate(const DataSource& data) {
+  const auto [begin, end] = placement_.part_of(data.examples());
+  return evaluate(data, begin, end);
+}
+
+Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end) {
+  constexpr uint64_t kDrawsOfEvaluation = uint64_t{1} << 32;  // calls of a step have smaller numbers
   module_.eval();
-  const TrainStep::GeneralLoss loss = loss_function(settings_.loss);
-  double sum = 0;
-  for (int64_t begin = 0; begin < examples; begin += static_cast<int64_t>(settings_.batch)) {
-    const int64_t end = std::min(examples, begin + static_cast<int64_t>(settings_.batch));
-    TrainBatch batch = batch_of(data, at::arange(begin, end));
+  const auto to_training_mode = c10::make_scope_exit([this] { module_.train(); });
+  Evaluation evaluation(settings_.metric, target_kind_);
+  const auto size = static_cast<int64_t>(settings_.batch);
+  ReadAhead batches([&data, size, end, next = begin]() mutable -> std::optional<TrainBatch> {
+    if (next >= end) {
+      return std::nullopt;
+    }
+    const int64_t stop = std::min(end, next + size);
+    TrainBatch batch = data.read(at::arange(next, stop));
+    next = stop;
+    return batch;
+  });
+  for (uint64_t number = 0; std::optional<TrainBatch> batch = batches.next(); ++number) {
+    seed_draws(
+        settings_.seed, progress_.step,
+        kDrawsOfEvaluation + number * static_cast<uint64_t>(placement_.world) + static_cast<uint64_t>(placement_.rank));
     const AutocastRegion autocast;
-    sum += loss(module_.forward(std::move(batch.inputs)), batch.targets).item<double>() * static_cast<double>(end - begin);
+    const at::AutoGradMode gradients(evaluates_with_gradients_);
+    const c10::IValue output = module_.forward(std::move(batch->inputs));
+    const double loss = loss_(output, batch->targets).item<double>();
+    const at::NoGradGuard no_grad;
+    evaluation.add(loss, output, batch->targets);
   }
-  module_.train();
-  return sum / static_cast<double>(examples);
+  return evaluation;
 }
 
-double Training::validate(const TrainData& data) {
-  const double loss = mean_loss(data, data.examples());
-  history_.validation_losses.resize(steps_done() / steps_per_epoch_, std::numeric_limits<double>::quiet_NaN());
-  history_.validation_losses.back() = loss;
-  return loss;
+void Training::keep(const Evaluation& evaluation) {
+  history_.set(TrainHistory::kValidationLoss, /*higher_is_better=*/false, evaluation.loss());
+  for (const auto& [name, value] : evaluation.metrics()) {
+    history_.set(name, is_higher_better(name), value);
+  }
 }
 
-Checkpoint Training::checkpoint() const { return {settings_, data_.examples(), history_, state_of(script_, *optimizer_)}; }
+bool Training::stops_early() const {
+  const size_t patience = settings_.early_stopping;
+  if (patience == 0 || !is_at_end_of_epoch()) {
+    return false;
+  }
+  const BestEpoch best = best_epoch(history_.find(settings_.monitor));
+  const size_t since = history_.ends.size() - (best.is_known() ? best.epoch + 1 : 0);
+  return since >= patience;
+}
+
+bool Training::is_best_epoch() const {
+  const BestEpoch best = best_epoch(history_.find(settings_.monitor));
+  return best.is_known() && best.epoch + 1 == history_.ends.size();
+}
+
+double Training::learning_rate_of(size_t step) const { return initial_lrs_.front() * schedule_.share_of(step, steps()); }
+
+Checkpoint Training::checkpoint() const {
+  return {.settings = settings_,
+          .examples = data_->examples(),
+          .world = placement_.world,
+          .progress = progress_,
+          .history = history_,
+          .state = state_of(script_, *optimizer_)};
+}
 
 TrainExplanation Training::explain() const {
   TrainExplanation explanation = step_.explain();

@@ -1,8 +1,11 @@
 // A training: the steps, in order, from a module, its data and settings.
 #pragma once
 
+#include "tools/sconce/train/batch_order.h"
 #include "tools/sconce/train/checkpoint.h"
-#include "tools/sconce/train/data.h"
+#include "tools/sconce/train/data_source.h"
+#include "tools/sconce/train/evaluation.h"
+#include "tools/sconce/train/read_ahead.h"
 #include "tools/sconce/train/settings.h"
 
 #include <sconce/module.h>
@@ -14,62 +17,79 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace sconce::cli {
 
 // The state after a step is determined by the settings, the data and the module alone, not by what runs beside it: the order
-// of an epoch's examples follows from the seed and its number, and all steps run the same plans (`rehearse`). So a training
-// that goes on from a checkpoint ends with the bits of one that was not interrupted.
+// of an epoch's examples and the numbers that a call draws follow from the seed and the place in the training, and all steps
+// run the same plans (`rehearse`). So a training that goes on from a checkpoint ends with the bits of one that was not
+// interrupted.
 class Training {
  public:
   // Throws UserError if no parameter requires a gradient, or an epoch has no step.
-  Training(Module module, TrainData data, TrainSettings settings);
+  Training(Module module, std::shared_ptr<const DataSource> data, TrainSettings settings, TrainStep::GeneralLoss loss,
+           Placement placement = {});
 
-  // Runs steps with each kind of batch, and a batch of the validation, so that plans are compiled and mistakes reported, and
-  // takes them back.
-  void rehearse(const std::optional<TrainData>& validation);
-  // Requires that the checkpoint's settings are these. Throws UserError if it is of another model or other data.
+  // Runs steps with each size of batch, and a batch of the validation (may be null), so that plans are compiled and mistakes
+  // reported, and takes them back.
+  void rehearse(const DataSource* validation);
+  // Throws UserError if the checkpoint is of another model or other data.
   void go_on_from(const Checkpoint& checkpoint);
 
   // Runs the next step. Returns its loss. Throws RefusedError if that is not finite.
   double step();
-  // Returns the mean loss of the module in evaluation mode, without gradients, and keeps it as that of the epoch that has
-  // just ended.
-  double validate(const TrainData& data);
+  // Returns whether the state is that after a number of whole steps. It is not where `step` has thrown what the model threw.
+  bool is_between_steps() const { return !is_in_step_; }
+  // Computes loss and metrics of this process's part of the data, in evaluation mode, without changing anything.
+  Evaluation evaluate(const DataSource& data);
+  // Keeps them as those of the epoch that has just ended.
+  void keep(const Evaluation& evaluation);
 
-  size_t steps() const { return settings_.epochs * steps_per_epoch_; }
-  size_t steps_per_epoch() const { return steps_per_epoch_; }
-  size_t steps_done() const { return history_.losses.size(); }
-  bool is_at_end_of_epoch() const { return steps_done() % steps_per_epoch_ == 0; }
+  const Progress& progress() const { return progress_; }
+  size_t steps() const { return order_.steps(progress_); }
+  size_t steps_left_in_epoch() const { return order_.steps_left_in_epoch(progress_); }
+  size_t steps_per_epoch() const { return order_.steps_per_epoch(); }
+  bool is_at_end_of_epoch() const { return progress_.example == 0; }
+  // All epochs are done, or --early-stopping ends them.
+  bool is_complete() const { return progress_.step >= steps() || stops_early(); }
+  bool stops_early() const;
+  // The epoch that has just ended is the best one so far, by --monitor.
+  bool is_best_epoch() const;
   // Of the step, counted from 0.
-  double learning_rate_of(size_t step) const { return learning_rate(settings_.schedule, initial_lr_, step, steps()); }
+  double learning_rate_of(size_t step) const;
 
   const TrainSettings& settings() const { return settings_; }
   const TrainHistory& history() const { return history_; }
   const Module& module() const { return module_; }
+  const Placement& placement() const { return placement_; }
+  // Shares the tensors of the module, which the next step changes.
   Checkpoint checkpoint() const;
   // Of the steps after `rehearse`.
   TrainExplanation explain() const;
 
  private:
-  // Returns the mean loss of the first examples in evaluation mode, without gradients.
-  double mean_loss(const TrainData& data, int64_t examples);
-  // Returns the indices of the examples of a batch of the epoch.
-  at::Tensor indices_of(size_t epoch, int64_t batch);
+  TrainBatch next_batch();
+  Evaluation evaluate(const DataSource& data, int64_t begin, int64_t end);
 
   Module module_;
   torch::jit::Module script_;
-  const TrainData data_;
+  const std::shared_ptr<const DataSource> data_;
   const TrainSettings settings_;
-  const size_t steps_per_epoch_;
+  const TrainStep::GeneralLoss loss_;
+  const Placement placement_;
+  const BatchOrder order_;
+  const TargetKind target_kind_;
+  const bool evaluates_with_gradients_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
-  const double initial_lr_;
+  const std::vector<double> initial_lrs_;  // of the groups of parameters
+  const Schedule schedule_;
   TrainStep step_;
+  Progress progress_;
   TrainHistory history_;
+  bool is_in_step_ = false;
   TrainExplanation rehearsed_;
-  std::optional<std::pair<size_t, at::Tensor>> order_;  // of an epoch
+  std::optional<ReadAhead> batches_;  // of the steps from `progress_` on
 };
 
 }  // namespace sconce::cli

@@ -1,0 +1,89 @@
+#include "tools/sconce/train/loss_log.h"
+
+#include "report/number_format.h"
+#include "tools/sconce/report/errors.h"
+#include "tools/sconce/train/training.h"
+#include "tools/sconce/values/write_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace sconce::cli {
+namespace {
+
+constexpr const char* kHeader = "step,epoch,learning_rate,loss,validation_loss";
+
+}  // namespace
+
+LossLog::LossLog(std::string path, std::string before, size_t steps)
+    : path_(std::move(path)), before_(std::move(before)), steps_before_(steps) {}
+
+void LossLog::add(const Training& training) {
+  constexpr int kDigits = 9;  // a float's
+  const TrainHistory& history = training.history();
+  const bool is_last = training.is_at_end_of_epoch();
+  const Series* validation = is_last ? history.find(TrainHistory::kValidationLoss) : nullptr;
+  const bool is_validated = validation != nullptr && validation->values.back() == validation->values.back();
+  const Progress& progress = training.progress();
+  waiting_ += std::to_string(progress.step) + "," + std::to_string(progress.epoch + (is_last ? 0 : 1)) + "," +
+              format_number(training.learning_rate_of(progress.step - 1), kDigits) + "," +
+              format_number(history.last_loss, kDigits) + "," +
+              (is_validated ? format_number(validation->values.back(), kDigits) : "") + "\n";
+}
+
+uint64_t LossLog::begin_file() const {
+  uint64_t length = 0;
+  write_file(path_, [&](const ByteSink& sink) {
+    const auto put = [&](const std::string& line) {
+      sink((line + "\n").c_str(), line.size() + 1);
+      length += line.size() + 1;
+    };
+    put(kHeader);
+    std::string line;
+    std::ifstream file(steps_before_ == 0 ? "" : before_);
+    if (std::getline(file, line) && line == kHeader) {
+      while (std::getline(file, line) && std::strtoull(line.c_str(), nullptr, 10) <= steps_before_) {
+        put(line);
+      }
+    }
+  });
+  return length;
+}
+
+void LossLog::flush() {
+  if (!has_begun_) {
+    length_ = begin_file();
+    has_begun_ = true;
+  }
+  if (waiting_.empty()) {
+    return;
+  }
+  const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  int error = file < 0 ? errno : 0;
+  for (size_t done = 0; error == 0 && done < waiting_.size();) {
+    const ssize_t count = ::pwrite(file, waiting_.data() + done, waiting_.size() - done, static_cast<off_t>(length_ + done));
+    error = count < 0 && errno != EINTR ? errno : 0;
+    done += count > 0 ? static_cast<size_t>(count) : 0;
+  }
+  if (file >= 0) {
+    if (error == 0 && ::fdatasync(file) != 0) {
+      error = errno;
+    }
+    if (error != 0) {
+      [[maybe_unused]] const int cut = ::ftruncate(file, static_cast<off_t>(length_));
+    }
+    ::close(file);
+  }
+  if (error != 0) {
+    throw UserError(path_ + ": cannot be written: " + std::strerror(error));
+  }
+  length_ += waiting_.size();
+  waiting_.clear();
+}
+
+}  // namespace sconce::cli
