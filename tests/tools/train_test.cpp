@@ -1,7 +1,6 @@
-// sconce train, end to end, on a small classifier with batch norm and dropout.
-#include "tests/tools/sconce_program.h"
+// sconce train, end to end.
+#include "tests/tools/train_command.h"
 #include "tools/sconce/train/checkpoint.h"
-#include "tools/sconce/values/torch_file.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -18,88 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-constexpr int64_t kExamples = 70;
-
-std::string write_values(const ScratchFolder& folder, const std::string& name, const c10::IValue& value) {
-  const std::vector<char> bytes = cli::torch_file(value);
-  return folder.write(name, {bytes.data(), bytes.size()});
-}
-
-std::string write_pair(const ScratchFolder& folder, const std::string& name, const c10::IValue& inputs,
-                       const c10::IValue& targets) {
-  return write_values(folder, name, c10::ivalue::Tuple::create({inputs, targets}));
-}
-
-// Points and the nearest of three corners.
-std::string write_points(const ScratchFolder& folder, const std::string& name, int64_t examples = kExamples) {
-  at::manual_seed(examples);
-  const at::Tensor points = at::randn({examples, 4});
-  const at::Tensor corners = at::eye(4).slice(0, 0, 3) * 2;
-  return write_pair(folder, name, points, at::cdist(points, corners).argmin(1));
-}
-
-std::string write_classifier(const ScratchFolder& folder, const std::string& name = "classifier.pt") {
-  torch::jit::Module module("Classifier");
-  at::manual_seed(7);
-  module.register_parameter("a", at::randn({16, 4}) * 0.4, false);
-  module.register_parameter("b", at::randn({3, 16}) * 0.4, false);
-  module.register_parameter("scale", at::ones({16}), false);
-  module.register_parameter("shift", at::zeros({16}), false);
-  module.register_buffer("mean", at::zeros({16}));
-  module.register_buffer("var", at::ones({16}));
-  module.register_attribute("training", c10::BoolType::get(), false);
-  module.register_attribute("names", c10::ListType::ofStrings(), c10::List<std::string>({"x", "y"}));
-  module.define(R"(
-def forward(self, x):
-    h = torch.batch_norm(torch.linear(x, self.a), self.scale, self.shift, self.mean, self.var, self.training, 0.1, 1e-5, True)
-    h = torch.dropout(torch.relu(h), 0.2, self.training)
-    return torch.linear(h, self.b)
-)");
-  for (const at::Tensor& parameter : module.parameters()) {
-    parameter.set_requires_grad(true);
-  }
-  std::string path = folder.path() + "/" + name;
-  module.save(path);
-  return path;
-}
-
-// The model, its data, and the options that all trainings of this test have.
-class TrainCommand : public ::testing::Test {
- protected:
-  std::vector<std::string> arguments(const std::string& output, std::vector<std::string> more = {}) const {
-    std::vector<std::string> words = {"train", model_, "--data", data_, "--output", folder_.path() + "/" + output};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  std::vector<std::string> classify(const std::string& output, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words = arguments(output, {"--loss", "cross_entropy", "--batch", "16", "--threads", "1"});
-    const auto has = [&](const char* option) { return std::find(more.begin(), more.end(), option) != more.end(); };
-    for (const auto& [option, value] :
-         {std::pair("--optimizer", "adam"), std::pair("--epochs", "4"), std::pair("--lr", "0.02")}) {
-      if (!has(option)) {
-        words.insert(words.end(), {option, value});
-      }
-    }
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  std::string file(const std::string& name) const { return folder_.path() + "/" + name; }
-
-  void expect_equal_models(const std::string& a, const std::string& b) const {
-    const torch::jit::Module first = torch::jit::load(file(a));
-    const torch::jit::Module second = torch::jit::load(file(b));
-    for (const auto& attribute : first.named_attributes()) {
-      if (attribute.value.isTensor()) {
-        EXPECT_TRUE(at::equal(attribute.value.toTensor(), second.attr(attribute.name).toTensor())) << attribute.name;
-      }
-    }
-  }
-
-  const ScratchFolder folder_;
-  const std::string model_ = write_classifier(folder_);
-  const std::string data_ = write_points(folder_, "points.pt");
-};
 
 TEST_F(TrainCommand, LowersTheLossAndWritesItsFiles) {
   const std::string validation = write_points(folder_, "validation.pt", 33);
@@ -161,25 +78,29 @@ TEST_F(TrainCommand, GoesOnToTheSameBits) {
   }
 }
 
-TEST_F(TrainCommand, EndsWithACheckpointOnCtrlC) {
+TEST_F(TrainCommand, EndsWithACheckpointOnCtrlCAndSIGTERM) {
   ASSERT_EQ(sconce(classify("whole", {"--epochs", "2000"})).exit_code, 0);
-  std::string command = "'" + sconce_binary() + "'";
-  for (const std::string& word : classify("part", {"--epochs", "2000", "--progress"})) {
-    command += " '" + word + "'";
+  for (const auto& [signal, code] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
+    SCOPED_TRACE(signal);
+    std::string command = "'" + sconce_binary() + "'";
+    for (const std::string& word : classify("part", {"--epochs", "2000", "--progress", "--overwrite"})) {
+      command += " '" + word + "'";
+    }
+    const std::string err = file("err");
+    command += " 2> '" + err + "' & child=$!; until grep -q 'epoch 3/' '" + err +
+               "' || ! kill -0 $child; do sleep 0.02; done; kill -" + signal + " $child; wait $child";
+    // A shell without job control starts background processes with SIGINT ignored; bash -m does not.
+    const ProgramResult interrupted = run_program("/bin/bash", {"-m", "-c", command}, {});
+    EXPECT_EQ(interrupted.exit_code, code) << read_file(err);
+    EXPECT_THAT(read_file(err), HasSubstr("interrupted after step "));
+    const size_t steps = cli::read_checkpoint(file("part/checkpoint.pt")).progress.step;
+    EXPECT_GE(steps, 10U);
+    EXPECT_LT(steps, 10000U);
+    ASSERT_EQ(sconce({"train", model_, "--data", data_, "--threads", "1", "--resume", file("part/checkpoint.pt")}).exit_code,
+              0);
+    expect_equal_models("whole/model.pt", "part/model.pt");
+    EXPECT_EQ(read_file(file("whole/loss.csv")), read_file(file("part/loss.csv")));
   }
-  const std::string err = file("err");
-  command += " 2> '" + err + "' & child=$!; until grep -q 'epoch 3/' '" + err +
-             "' || ! kill -0 $child; do sleep 0.02; done; kill -INT $child; wait $child";
-  // A shell without job control starts background processes with SIGINT ignored; bash -m does not.
-  const ProgramResult interrupted = run_program("/bin/bash", {"-m", "-c", command}, {});
-  EXPECT_EQ(interrupted.exit_code, 130) << read_file(err);
-  EXPECT_THAT(read_file(err), HasSubstr("interrupted after step "));
-  const size_t steps = cli::read_checkpoint(file("part/checkpoint.pt")).progress.step;
-  EXPECT_GE(steps, 10U);
-  EXPECT_LT(steps, 10000U);
-  ASSERT_EQ(sconce({"train", model_, "--data", data_, "--threads", "1", "--resume", file("part/checkpoint.pt")}).exit_code,
-            0);
-  expect_equal_models("whole/model.pt", "part/model.pt");
 }
 
 TEST_F(TrainCommand, NamesWhatIsWrongWithTheData) {
@@ -259,6 +180,78 @@ TEST_F(TrainCommand, ResumesOnlyWhatFits) {
                      checkpoint + ": is of another model: 'b' is float32[3, 16] there, and float32[5, 16] in this model");
   const ProgramResult longer = sconce(with({"--epochs", "6", "--json"}));
   EXPECT_EQ(json_of(longer)["steps_done"], 30) << longer.err;
+}
+
+// Lines of steps after the checkpoint are of a run that ended later, without one.
+TEST_F(TrainCommand, CutsTheLossesToTheCheckpointsStep) {
+  ASSERT_EQ(sconce(classify("whole")).exit_code, 0);
+  ASSERT_EQ(sconce(classify("run", {"--max-steps", "7"})).exit_code, 0);
+  const std::string csv = read_file(file("run/loss.csv"));
+  folder_.write("run/loss.csv", csv + "8,2,0.02,0.5,\n9,2,0.02,0");
+  const std::vector<std::string> resume = {"train",     model_, "--data",   data_,
+                                           "--threads", "1",    "--resume", file("run/checkpoint.pt")};
+  std::vector<std::string> elsewhere = resume;
+  elsewhere.insert(elsewhere.end(), {"--output", file("elsewhere")});
+  ASSERT_EQ(sconce(elsewhere).exit_code, 0);
+  EXPECT_EQ(read_file(file("elsewhere/loss.csv")), read_file(file("whole/loss.csv")));
+  ASSERT_EQ(sconce(resume).exit_code, 0);
+  EXPECT_EQ(read_file(file("run/loss.csv")), read_file(file("whole/loss.csv")));
+}
+
+TEST_F(TrainCommand, TellsOfSettingsThatChangeTheTraining) {
+  ASSERT_EQ(sconce(classify("run", {"--max-steps", "7"})).exit_code, 0);
+  const ProgramResult result = sconce({"train", model_, "--data", data_, "--resume", file("run/checkpoint.pt"), "--batch",
+                                       "10", "--json", "--schedule", "cosine"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "sconce: goes on with another setting: --batch is 10, and was 16\n");
+  // 2 of 5 steps of the second epoch are done; 38 examples are left.
+  EXPECT_EQ(json_of(result)["steps_done"], 7 + 4 + 7 + 7);
+  EXPECT_EQ(json_of(result)["epoch_losses"].size(), 4U);
+}
+
+TEST_F(TrainCommand, GoesOnByItselfIfThereIsACheckpoint) {
+  ASSERT_EQ(sconce(classify("whole")).exit_code, 0);
+  ASSERT_EQ(sconce(classify("part", {"--max-steps", "7", "--resume", "auto"})).exit_code, 0);
+  const ProgramResult rest = sconce(classify("part", {"--resume", "auto", "--json"}));
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  EXPECT_EQ(json_of(rest)["steps_before"], 7);
+  expect_equal_models("whole/model.pt", "part/model.pt");
+  expect_usage_error(classify("part", {"--resume", "auto", "--overwrite"}), "--overwrite: starts again, and --resume auto");
+
+  // As torchrun starts a process again. The first start has replaced the checkpoint of another training.
+  ASSERT_EQ(sconce(classify("agent", {"--lr", "0.5"})).exit_code, 0);
+  const std::vector<std::string> words = classify("agent", {"--overwrite", "--max-steps", "7"});
+  ASSERT_EQ(sconce(words, {{"TORCHELASTIC_RESTART_COUNT", "0"}}).exit_code, 0);
+  const ProgramResult again = sconce(words, {{"TORCHELASTIC_RESTART_COUNT", "1"}});
+  EXPECT_THAT(again.err, HasSubstr("stopped after step 14 of 20"));
+  EXPECT_THAT(sconce(words, {{"TORCHELASTIC_RESTART_COUNT", "2"}}).err, ::testing::IsEmpty());
+  expect_equal_models("whole/model.pt", "agent/model.pt");
+}
+
+// Steps go on while no checkpoint can be written; the end tells of it.
+TEST_F(TrainCommand, GoesOnWithoutRoomForACheckpoint) {
+  std::string command = "ulimit -f 4; trap '' XFSZ; exec '" + sconce_binary() + "'";  // no file above 4 KiB
+  for (const std::string& word : classify("run", {"--checkpoint-every", "3"})) {
+    command += " '" + word + "'";
+  }
+  const ProgramResult result = run_program("/bin/bash", {"-c", command}, {});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.out, HasSubstr("epoch 4/4  loss "));
+  const std::string warning = "sconce: warning: " + file("run/checkpoint.pt") + ": cannot be written: ";
+  EXPECT_THAT(result.err, StartsWith(warning));
+  EXPECT_EQ(result.err.find(warning, 1), std::string::npos) << "once: " << result.err;
+  EXPECT_THAT(result.err, HasSubstr("sconce: error: " + file("run/checkpoint.pt") + ": cannot be written: "));
+  EXPECT_FALSE(std::filesystem::exists(file("run/checkpoint.pt")));
+  const std::string csv = read_file(file("run/loss.csv"));
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 21) << "what fits is there";
+}
+
+TEST_F(TrainCommand, RefusesACheckpointWithAGenerator) {
+  c10::Dict<std::string, std::string> old;
+  old.insert("format", "sconce train checkpoint 1");
+  const std::string path = write_values(folder_, "old.pt", old);
+  expect_usage_error({"train", model_, "--data", data_, "--resume", path},
+                     "old.pt: was written by an earlier version of 'sconce train', whose steps draw other random numbers");
 }
 
 TEST_F(TrainCommand, LeavesTheLastCheckpointWholeWhenTheDiskIsFull) {

@@ -118,8 +118,8 @@ void OpenFile::read(uint64_t position, void* buffer, size_t bytes) const {
       throw UserError(path_ + ": cannot be read: " + std::strerror(errno));
     }
     if (count == 0) {
-      throw UserError(path_ + ": ends at byte " + std::to_string(position + done) +
-                      ", before the last of its elements; it was cut short, so copy it again");
+      throw UserError(path_ + ": ends before byte " + std::to_string(position + done) +
+                      ", where it has elements by its header; it was cut short, so copy it again");
     }
     done += static_cast<size_t>(std::max<ssize_t>(count, 0));
   }
