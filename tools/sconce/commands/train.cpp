@@ -28,6 +28,7 @@ struct TrainCommand {
   size_t checkpoint_every = 0;
   size_t max_steps = 0;
   bool overwrite = false;
+  bool tensorboard = false;
   bool progress = false;
   const CLI::App* parser = nullptr;  // tells which options were given
 
@@ -164,6 +165,7 @@ std::string resume_command(const TrainCommand& command, const std::string& check
   add_all("--validation-targets", command.validation.targets);
   add("--intra-op", command.common.intra_op == 0 ? "" : std::to_string(command.common.intra_op));
   add("--checkpoint-every", command.checkpoint_every == 0 ? "" : std::to_string(command.checkpoint_every));
+  text += command.tensorboard ? " --tensorboard" : "";
   add_all("--ops-library", command.common.ops_libraries);
   add_all("--pass-plugin", command.common.pass_plugins);
   add("--options", command.common.options_file);
@@ -227,6 +229,7 @@ int train(const TrainCommand& command) {
                   .max_steps = command.max_steps,
                   .resumed = resumed,
                   .overwrite = command.overwrite && resumed.empty(),
+                  .tensorboard = command.tensorboard,
                   .trains = trains,
                   .progress = progress_mode(command),
                   .prints_epochs = !command.common.json},
@@ -359,6 +362,7 @@ void add_train_command(CLI::App& app, Action& chosen) {
   command.add_option("--max-steps", options->max_steps, "stop after N steps, with a checkpoint to go on from")
       ->type_name("N")
       ->check(whole_between(1, 1e9));
+  command.add_flag("--tensorboard", options->tensorboard, "also write an event file, for tensorboard --logdir DIR");
   add_intra_op_option(command, options->common, "--intra-op,--threads");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_common_options(command, options->common);

@@ -37,6 +37,13 @@ TrainLoop::TrainLoop(Training& training, const DataSource* validation, const Tra
                 {"epochs", folder_.epochs_csv()},
                 {"curve", folder_.svg()},
                 {"report", folder_.page()}};
+  if (options_.tensorboard && training.placement().is_first()) {
+    if (options_.overwrite) {
+      EventFile::remove_all(folder_.path());
+    }
+    events_.emplace(folder_.path(), training.progress().step);
+    run_.files.emplace_back("events", events_->path());
+  }
 }
 
 bool TrainLoop::shall_stop() const {
@@ -54,7 +61,7 @@ void TrainLoop::run() {
       if (training_.is_at_end_of_epoch()) {
         end_epoch();
       }
-      log_.add(training_);
+      log_step();
       if (checkpointer_.is_due(training_) || seconds_since(last_files) > kSecondsBetweenFiles) {
         keep_state();
         write_reports();
@@ -81,7 +88,7 @@ void TrainLoop::run_steps_of_epoch() {
     if (training_.is_at_end_of_epoch() || shall_stop()) {
       return;
     }
-    log_.add(training_);
+    log_step();
     if (checkpointer_.is_due(training_)) {
       keep_state();
     }
@@ -100,6 +107,13 @@ void TrainLoop::end_epoch() {
   }
 }
 
+void TrainLoop::log_step() {
+  log_.add(training_);
+  if (events_) {
+    events_->add(training_);
+  }
+}
+
 void TrainLoop::attempt(const std::function<void()>& write) {
   try {
     write();
@@ -114,6 +128,9 @@ void TrainLoop::keep_state() {
   }
   const bool is_warned_of = !failure_.empty();
   attempt([&] { log_.flush(); });
+  if (events_) {
+    attempt([&] { events_->flush(); });
+  }
   attempt([&] { checkpointer_.write(training_); });
   if (!is_warned_of && !failure_.empty()) {
     std::cerr << "sconce: warning: " << failure_ << "; the training goes on, and the last file stays" << std::endl;
@@ -134,6 +151,9 @@ void TrainLoop::finish() {
   }
   failure_.clear();
   attempt([&] { log_.flush(); });
+  if (events_) {
+    attempt([&] { events_->flush(); });
+  }
   attempt([&] { checkpointer_.write(training_); });
   if (std::filesystem::exists(folder_.best())) {
     run_.files.emplace(run_.files.begin(), "best model", folder_.best());

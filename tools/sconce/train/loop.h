@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/sconce/train/checkpointer.h"
+#include "tools/sconce/train/event_file.h"
 #include "tools/sconce/train/loss_log.h"
 #include "tools/sconce/train/report.h"
 #include "tools/sconce/train/train_folder.h"
@@ -9,6 +10,7 @@
 #include "tools/sconce/ui/progress_bar.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace sconce::cli {
@@ -18,6 +20,7 @@ struct LoopOptions {
   size_t max_steps = 0;         // in this run; 0: all
   std::string resumed;          // the checkpoint that the training goes on from; may be empty
   bool overwrite = false;       // the checkpoint of another training
+  bool tensorboard = false;     // writes an event file, too
   bool trains = false;          // the mode of the model that was read, and is written
   ui::ProgressMode progress = ui::ProgressMode::kAuto;
   bool prints_epochs = true;  // to stdout
@@ -43,6 +46,7 @@ class TrainLoop {
   bool shall_stop() const;
   void run_steps_of_epoch();
   void end_epoch();
+  void log_step();
   void keep_state();
   void write_reports();
   // Calls `write`, and keeps its UserError.
@@ -55,6 +59,7 @@ class TrainLoop {
   TrainRun run_;
   Checkpointer checkpointer_;
   LossLog log_;
+  std::optional<EventFile> events_;
   std::string failure_;  // the first to write a file
 };
 

@@ -1,16 +1,10 @@
 #include "tools/sconce/train/loss_log.h"
 
 #include "report/number_format.h"
-#include "tools/sconce/report/errors.h"
 #include "tools/sconce/train/training.h"
 #include "tools/sconce/values/write_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <cstdlib>
 #include <fstream>
 
 namespace sconce::cli {
@@ -30,10 +24,15 @@ void LossLog::add(const Training& training) {
   const Series* validation = is_last ? history.find(TrainHistory::kValidationLoss) : nullptr;
   const bool is_validated = validation != nullptr && validation->values.back() == validation->values.back();
   const Progress& progress = training.progress();
-  waiting_ += std::to_string(progress.step) + "," + std::to_string(progress.epoch + (is_last ? 0 : 1)) + "," +
-              format_number(training.learning_rate_of(progress.step - 1), kDigits) + "," +
-              format_number(history.last_loss, kDigits) + "," +
-              (is_validated ? format_number(validation->values.back(), kDigits) : "") + "\n";
+  const std::string line = std::to_string(progress.step) + "," + std::to_string(progress.epoch + (is_last ? 0 : 1)) + "," +
+                           format_number(training.learning_rate_of(progress.step - 1), kDigits) + "," +
+                           format_number(history.last_loss, kDigits) + "," +
+                           (is_validated ? format_number(validation->values.back(), kDigits) : "") + "\n";
+  if (file_) {
+    file_->add(line);
+  } else {
+    first_lines_ += line;
+  }
 }
 
 uint64_t LossLog::begin_file() const {
@@ -56,34 +55,12 @@ uint64_t LossLog::begin_file() const {
 }
 
 void LossLog::flush() {
-  if (!has_begun_) {
-    length_ = begin_file();
-    has_begun_ = true;
+  if (!file_) {
+    file_.emplace(path_, begin_file());
+    file_->add(first_lines_);
+    first_lines_.clear();
   }
-  if (waiting_.empty()) {
-    return;
-  }
-  const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  int error = file < 0 ? errno : 0;
-  for (size_t done = 0; error == 0 && done < waiting_.size();) {
-    const ssize_t count = ::pwrite(file, waiting_.data() + done, waiting_.size() - done, static_cast<off_t>(length_ + done));
-    error = count < 0 && errno != EINTR ? errno : 0;
-    done += count > 0 ? static_cast<size_t>(count) : 0;
-  }
-  if (file >= 0) {
-    if (error == 0 && ::fdatasync(file) != 0) {
-      error = errno;
-    }
-    if (error != 0) {
-      [[maybe_unused]] const int cut = ::ftruncate(file, static_cast<off_t>(length_));
-    }
-    ::close(file);
-  }
-  if (error != 0) {
-    throw UserError(path_ + ": cannot be written: " + std::strerror(error));
-  }
-  length_ += waiting_.size();
-  waiting_.clear();
+  file_->flush();
 }
 
 }  // namespace sconce::cli

@@ -1,7 +1,10 @@
 // loss.csv: a line for each step, appended while the training runs.
 #pragma once
 
+#include "tools/sconce/values/appended_file.h"
+
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace sconce::cli {
@@ -27,9 +30,8 @@ class LossLog {
   const std::string path_;
   const std::string before_;
   const size_t steps_before_;
-  bool has_begun_ = false;
-  uint64_t length_ = 0;  // of the file
-  std::string waiting_;
+  std::string first_lines_;  // before there is a file
+  std::optional<AppendedFile> file_;
 };
 
 }  // namespace sconce::cli
