@@ -13,6 +13,7 @@
 #include <torch/optim/sgd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 
@@ -295,6 +296,61 @@ TEST_F(TrainResults, KeepTheBestModelAndEndEarly) {
                                          "--early-stopping", "0", "--epochs", std::to_string(epoch + 5), "--json"});
     EXPECT_EQ(json_of(longer)["epoch_losses"].size(), epoch + 5) << longer.err;
   }
+}
+
+// ---- Event files
+// ----------------------------------------------------------------------------------------------------------
+
+// The definition, bit by bit.
+uint32_t crc32c(const std::string& bytes) {
+  uint32_t rest = 0xffffffff;
+  for (const char byte : bytes) {
+    rest ^= static_cast<uint8_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) {
+      rest = (rest & 1) != 0 ? (rest >> 1) ^ 0x82f63b78 : rest >> 1;
+    }
+  }
+  return ~rest;
+}
+
+template <typename Number>
+Number number_at(const std::string& bytes, size_t place) {
+  Number number = 0;
+  std::memcpy(&number, bytes.substr(place, sizeof number).data(), sizeof number);
+  return number;
+}
+
+std::vector<std::string> events_in(const std::string& bytes) {
+  const auto masked = [](uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8; };
+  std::vector<std::string> events;
+  for (size_t place = 0; place < bytes.size();) {
+    const auto length = number_at<uint64_t>(bytes, place);
+    EXPECT_EQ(number_at<uint32_t>(bytes, place + 8), masked(crc32c(bytes.substr(place, 8))));
+    events.push_back(bytes.substr(place + 12, length));
+    EXPECT_EQ(number_at<uint32_t>(bytes, place + 12 + length), masked(crc32c(events.back())));
+    place += 16 + length;
+  }
+  return events;
+}
+
+TEST_F(TrainResults, AreEventsOfTensorBoard) {
+  ASSERT_EQ(crc32c("123456789"), 0xe3069283);
+  const ProgramResult result = sconce(classify("run", {"--tensorboard", "--validation-split", "0.2", "--json"}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto json = json_of(result);
+  const std::vector<std::string> events = events_in(read_file(json["files"]["events"].get<std::string>()));
+  // Wall time: field 1, 64 bits. Step: field 2. Then the version: field 3, or a summary: field 5, of values: field 1, each
+  // of which has a tag: field 1, and a float: field 2.
+  EXPECT_EQ(events[0].substr(9), std::string("\x10\x00\x1a\x0d", 4) + "brain.Event:2");
+  ASSERT_EQ(events.size(), 2U + 16 + 4 * 2);
+  const std::string& first = events[2];
+  EXPECT_EQ(first.substr(9, 12), std::string("\x10\x01\x2a\x0d\x0a\x0b\x0a\x04loss", 12));
+  EXPECT_EQ(first[21], 0x15);
+  EXPECT_EQ(number_at<float>(first, 22), json["first_loss"].get<float>());
+  const std::string& last = events.back();
+  EXPECT_THAT(last, HasSubstr("epoch/validation_loss\x15"));
+  EXPECT_EQ(last[10], 16) << "the step";
+  EXPECT_EQ(number_at<float>(last, last.size() - 4), json["validation_losses"][3].get<float>());
 }
 
 TEST_F(TrainResults, NameWhatIsWrongWithTheValidation) {

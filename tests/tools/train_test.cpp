@@ -103,6 +103,34 @@ TEST_F(TrainCommand, EndsWithACheckpointOnCtrlCAndSIGTERM) {
   }
 }
 
+// A validation that is interrupted is made when the training goes on.
+TEST_F(TrainCommand, EndsWithACheckpointInAValidation) {
+  const std::string validation = write_points(folder_, "validation.pt", 200000);
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--validation", validation, "--metric", "accuracy", "--epochs", "3"});
+    return more;
+  };
+  ASSERT_EQ(sconce(classify("whole", with({}))).exit_code, 0);
+  std::string command = "'" + sconce_binary() + "'";
+  for (const std::string& word : classify("part", with({"--progress"}))) {
+    command += " '" + word + "'";
+  }
+  const std::string err = file("err");
+  command += " 2> '" + err + "' & child=$!; until grep -q 'epoch 2/3.*100%' '" + err +
+             "' || ! kill -0 $child; do sleep 0.01; done; kill -INT $child; wait $child";
+  const ProgramResult interrupted = run_program("/bin/bash", {"-m", "-c", command}, {});
+  ASSERT_EQ(interrupted.exit_code, 130) << read_file(err);
+  ASSERT_EQ(sconce({"train", model_, "--data", data_, "--validation", validation, "--threads", "1", "--resume",
+                    file("part/checkpoint.pt")})
+                .exit_code,
+            0);
+  expect_equal_models("whole/model.pt", "part/model.pt");
+  expect_equal_models("whole/best.pt", "part/best.pt");
+  for (const char* name : {"loss.csv", "epochs.csv"}) {
+    EXPECT_EQ(read_file(file(std::string("whole/") + name)), read_file(file(std::string("part/") + name)));
+  }
+}
+
 TEST_F(TrainCommand, NamesWhatIsWrongWithTheData) {
   const auto expect_bad = [&](const std::string& data, const std::string& message) {
     expect_usage_error(
@@ -196,6 +224,20 @@ TEST_F(TrainCommand, CutsTheLossesToTheCheckpointsStep) {
   EXPECT_EQ(read_file(file("elsewhere/loss.csv")), read_file(file("whole/loss.csv")));
   ASSERT_EQ(sconce(resume).exit_code, 0);
   EXPECT_EQ(read_file(file("run/loss.csv")), read_file(file("whole/loss.csv")));
+}
+
+TEST_F(TrainCommand, KeepsTheSplitWhenItGoesOn) {
+  ASSERT_EQ(sconce(classify("run", {"--validation-split", "0.2", "--max-steps", "5"})).exit_code, 0);
+  expect_usage_error({"train", model_, "--data", data_, "--resume", file("run/checkpoint.pt"), "--seed", "3"},
+                     "--seed: also says which examples are for the validation, so it cannot change");
+  expect_usage_error({"train", model_, "--data", data_, "--resume", file("run/checkpoint.pt"), "--validation-split", "0.3"},
+                     "--validation-split: is 0.3, and the checkpoint's training has 0.2");
+  // The best model so far moves along.
+  ASSERT_EQ(sconce({"train", model_, "--data", data_, "--resume", file("run/checkpoint.pt"), "--output", file("next"),
+                    "--max-steps", "1"})
+                .exit_code,
+            0);
+  expect_equal_models("run/best.pt", "next/best.pt");
 }
 
 TEST_F(TrainCommand, TellsOfSettingsThatChangeTheTraining) {

@@ -208,8 +208,13 @@ int train(const TrainCommand& command) {
   expect_method(module.script_module(), "forward");
   const bool trains = module.script_module().is_training();
   const TrainAndValidation data = data_for(command, settings);
-  Training training(module, data.training, settings, loss_for(settings, options));
+  const Placement placement;
+  Training training(module, data.training, settings, loss_for(settings, options), placement);
   if (checkpoint) {
+    if (checkpoint->world != placement.world) {
+      std::cerr << "sconce: goes on in " << placement.world << " processes, and was begun in " << checkpoint->world
+                << "; a step takes as many batches" << std::endl;
+    }
     try {
       training.go_on_from(*checkpoint);
     } catch (const UserError& failure) {
@@ -244,7 +249,7 @@ int train(const TrainCommand& command) {
   } else {
     std::cout << to_text(loop.result(), training);
   }
-  if (training.is_complete()) {
+  if (loop.is_complete()) {
     return kGood;
   }
   std::cout << std::flush;
@@ -314,8 +319,7 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
                   "keep this share of the examples, at random, for the validation")
       ->type_name("SHARE")
       ->check(between(0, 0.99));
-  add_repeated(command, "--metric", settings.metric,
-               "also measure on the validation, and show: " + names(kMetricNames) + "; may be given several times")
+  add_repeated(command, "--metric", settings.metric, "also measure on the validation, and show: " + names(kMetricNames))
       ->type_name("NAME");
   command
       .add_option("--monitor", settings.monitor,
@@ -377,7 +381,7 @@ sizes for the others. In Python:
 inputs.0, inputs.1 and so on. Data may be larger than the memory: batches are read while the last one is computed with.
 
 The folder gets model.pt (the trained model, when the training is complete), best.pt (that of the epoch with the best
-validation), checkpoint.pt (after epochs and on Ctrl-C), loss.csv, epochs.csv, loss.svg and report.html. Each file is
+validation), checkpoint.pt (after epochs and on Ctrl-C), loss.csv, epochs.csv, loss.svg and report.html. A file is
 replaced as a whole, so that a full disk or a crash leaves the last one. Ctrl-C and SIGTERM end after the step, write a
 checkpoint and print the command that goes on; a second one ends the program. A training that goes on has the same
 parameters, bit for bit, as one that was not interrupted, on the same machine with as many threads. Other settings may be

@@ -7,6 +7,7 @@
 #include "tools/sconce/values/write_file.h"
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
@@ -16,6 +17,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsBetweenFiles = 1;  // an epoch may be much shorter
+
+// Returns whether a run was interrupted in the validation after an epoch.
+bool lacks_validation(const Training& training, const DataSource* validation) {
+  if (validation == nullptr || training.progress().step == 0 || !training.is_at_end_of_epoch()) {
+    return false;
+  }
+  const Series* losses = training.history().find(TrainHistory::kValidationLoss);
+  return losses == nullptr || std::isnan(losses->values.back());
+}
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -29,8 +39,9 @@ TrainLoop::TrainLoop(Training& training, const DataSource* validation, const Tra
       options_(std::move(options)),
       run_(std::move(run)),
       checkpointer_(folder, options_.checkpoint_every),
+      is_validation_due_(lacks_validation(training, validation)),
       log_(folder.loss_csv(), (std::filesystem::path(options_.resumed).parent_path() / "loss.csv").string(),
-           training.progress().step) {
+           training.progress().step - (is_validation_due_ ? 1 : 0)) {
   run_.first_step = training.progress().step;
   run_.files = {{"checkpoint", folder_.checkpoint()},
                 {"losses", folder_.loss_csv()},
@@ -41,7 +52,7 @@ TrainLoop::TrainLoop(Training& training, const DataSource* validation, const Tra
     if (options_.overwrite) {
       EventFile::remove_all(folder_.path());
     }
-    events_.emplace(folder_.path(), training.progress().step);
+    events_.emplace(folder_.path(), training.progress().step - (is_validation_due_ ? 1 : 0));
     run_.files.emplace_back("events", events_->path());
   }
 }
@@ -54,25 +65,35 @@ void TrainLoop::run() {
   if (options_.overwrite) {
     keep_state();  // a run that ends early must not leave the checkpoint of another training
   }
-  auto last_files = Clock::now();
   try {
-    while (!training_.is_complete() && !shall_stop()) {
-      run_steps_of_epoch();
-      if (training_.is_at_end_of_epoch()) {
-        end_epoch();
-      }
+    if (is_validation_due_) {
+      end_epoch();
       log_step();
-      if (checkpointer_.is_due(training_) || seconds_since(last_files) > kSecondsBetweenFiles) {
-        keep_state();
-        write_reports();
-        last_files = Clock::now();
-      }
     }
+    run_epochs();
+  } catch (const Interrupted&) {
+    return;
   } catch (const UserError&) {
     if (training_.is_between_steps()) {
       keep_state();
     }
     throw;
+  }
+}
+
+void TrainLoop::run_epochs() {
+  auto last_files = Clock::now();
+  while (!training_.is_complete() && !shall_stop()) {
+    run_steps_of_epoch();
+    if (training_.is_at_end_of_epoch()) {
+      end_epoch();
+    }
+    log_step();
+    if (checkpointer_.is_due(training_) || seconds_since(last_files) > kSecondsBetweenFiles) {
+      keep_state();
+      write_reports();
+      last_files = Clock::now();
+    }
   }
 }
 
@@ -97,7 +118,9 @@ void TrainLoop::run_steps_of_epoch() {
 
 void TrainLoop::end_epoch() {
   if (validation_ != nullptr) {
+    is_validation_due_ = true;
     training_.keep(training_.evaluate(*validation_));
+    is_validation_due_ = false;
     if (training_.placement().is_first() && training_.is_best_epoch()) {
       checkpointer_.keep_best(training_, options_.trains);
     }
@@ -149,16 +172,18 @@ void TrainLoop::finish() {
   if (!training_.placement().is_first()) {
     return;
   }
+  run_.is_complete = is_complete();
   failure_.clear();
   attempt([&] { log_.flush(); });
   if (events_) {
     attempt([&] { events_->flush(); });
   }
   attempt([&] { checkpointer_.write(training_); });
-  if (std::filesystem::exists(folder_.best())) {
+  const bool has_best = best_epoch(training_.history().find(training_.settings().monitor)).is_known();
+  if (has_best && std::filesystem::exists(folder_.best())) {
     run_.files.emplace(run_.files.begin(), "best model", folder_.best());
   }
-  if (training_.is_complete()) {
+  if (run_.is_complete) {
     attempt([&] { checkpointer_.write_model(training_, options_.trains); });
     run_.files.emplace(run_.files.begin(), "model", folder_.model());
   }

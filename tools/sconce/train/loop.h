@@ -32,7 +32,8 @@ class TrainLoop {
   // `training` and `validation`, which may be null, must outlive this.
   TrainLoop(Training& training, const DataSource* validation, const TrainFolder& folder, LoopOptions options, TrainRun run);
 
-  // Returns after the last step, after `max_steps`, or after the step in which the user interrupts. Writes files after an
+  // Returns after the last step, after `max_steps`, or after the step or in the validation that the user interrupts; such a
+  // validation is made when the training goes on. Writes files after an
   // epoch if the last were written more than a second before. A file that cannot be written then is warned of once, and
   // stays as it is. If the data cannot be read, writes a checkpoint before the error is thrown.
   void run();
@@ -40,10 +41,12 @@ class TrainLoop {
   // could not be written.
   void finish();
 
+  bool is_complete() const { return training_.is_complete() && !is_validation_due_; }
   const TrainRun& result() const { return run_; }
 
  private:
   bool shall_stop() const;
+  void run_epochs();
   void run_steps_of_epoch();
   void end_epoch();
   void log_step();
@@ -58,6 +61,7 @@ class TrainLoop {
   const LoopOptions options_;
   TrainRun run_;
   Checkpointer checkpointer_;
+  bool is_validation_due_;  // of the epoch that has just ended
   LossLog log_;
   std::optional<EventFile> events_;
   std::string failure_;  // the first to write a file

@@ -123,7 +123,6 @@ std::string to_text(const TrainRun& run, const Training& training) {
 Json to_json(const TrainRun& run, const Training& training) {
   const TrainHistory& history = training.history();
   const TrainExplanation explanation = training.explain();
-  const bool is_complete = training.is_complete();
   const Series* validation = history.find(TrainHistory::kValidationLoss);
   Json metrics = Json::object();
   for (const Series& metric : metrics_in(history)) {
@@ -144,7 +143,7 @@ Json to_json(const TrainRun& run, const Training& training) {
       {"model", run.model},
       {"data", run.data},
       {"settings", to_json(training.settings())},
-      {"complete", is_complete},
+      {"complete", run.is_complete},
       {"steps", training.steps()},
       {"steps_per_epoch", training.steps_per_epoch()},
       {"steps_done", training.progress().step},
@@ -166,7 +165,7 @@ Json to_json(const TrainRun& run, const Training& training) {
                          {"steps_by_plan", optimizer.captured_steps},
                          {"why_eager", optimizer.why_eager}}},
       {"files", std::move(files)}};
-  if (!is_complete) {
+  if (!run.is_complete) {
     json["resume"] = run.resume;
   }
   return json;

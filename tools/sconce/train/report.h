@@ -14,8 +14,9 @@ namespace sconce::cli {
 struct TrainRun {
   std::string model;
   std::string data;
-  std::string resume;                                      // the command that goes on from the checkpoint
-  size_t first_step = 0;                                   // steps that were done before
+  std::string resume;     // the command that goes on from the checkpoint
+  size_t first_step = 0;  // steps that were done before
+  bool is_complete = false;
   double seconds = 0;                                      // of the steps of this run
   std::vector<std::pair<std::string, std::string>> files;  // what each is, and its path
 

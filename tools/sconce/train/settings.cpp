@@ -132,7 +132,11 @@ TrainSettings changed_settings(const TrainSettings& saved, const TrainSettings& 
     }
     settings[name] = asked[name];
   });
-  return settings_of(settings);
+  TrainSettings changed = settings_of(settings);
+  if (saved.validation_split > 0 && changed.seed != saved.seed) {
+    throw UserError("--seed: also says which examples are for the validation, so it cannot change; leave the option out");
+  }
+  return changed;
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const TrainSettings& settings, std::vector<at::Tensor> parameters) {

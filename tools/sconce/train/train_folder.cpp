@@ -18,6 +18,13 @@ void TrainFolder::prepare(const std::string& resumed, bool overwrite) const {
     throw UserError(checkpoint() + ": exists; go on with --resume " + checkpoint() +
                     ", name another folder with --output, or start again with --overwrite");
   }
+  const TrainFolder before(std::filesystem::path(resumed).parent_path());
+  if (!resumed.empty() && !is_resumed && std::filesystem::exists(before.best())) {
+    std::filesystem::copy_file(before.best(), best(), std::filesystem::copy_options::overwrite_existing, error);
+    if (error) {
+      throw UserError(best() + ": cannot be written: " + error.message());
+    }
+  }
 }
 
 }  // namespace sconce::cli

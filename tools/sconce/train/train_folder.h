@@ -11,7 +11,7 @@ class TrainFolder {
   explicit TrainFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
   // Makes the folder. Throws UserError if that is impossible, files cannot be written there, or it has a checkpoint other
-  // than `resumed`, unless that may be overwritten.
+  // than `resumed`, unless that may be overwritten. Takes over the best model from the folder of `resumed`.
   void prepare(const std::string& resumed, bool overwrite) const;
 
   std::string model() const { return file("model.pt"); }

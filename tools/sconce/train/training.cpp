@@ -4,6 +4,7 @@
 #include "ir/graph.h"
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/report/errors.h"
+#include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/fit_arguments.h"
 
@@ -202,6 +203,9 @@ Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end
     const at::AutoGradMode gradients(evaluates_with_gradients_);
     const c10::IValue output = module_.forward(std::move(batch->inputs));
     const double loss = loss_(output, batch->targets).item<double>();
+    if (interrupted()) {
+      throw Interrupted();
+    }
     const at::NoGradGuard no_grad;
     evaluation.add(loss, output, batch->targets);
   }

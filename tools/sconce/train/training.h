@@ -41,7 +41,8 @@ class Training {
   double step();
   // Returns whether the state is that after a number of whole steps. It is not where `step` has thrown what the model threw.
   bool is_between_steps() const { return !is_in_step_; }
-  // Computes loss and metrics of this process's part of the data, in evaluation mode, without changing anything.
+  // Computes loss and metrics of this process's part of the data, in evaluation mode, without changing anything. Throws
+  // Interrupted if the user interrupts it.
   Evaluation evaluate(const DataSource& data);
   // Keeps them as those of the epoch that has just ended.
   void keep(const Evaluation& evaluation);
