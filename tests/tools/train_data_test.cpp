@@ -115,6 +115,30 @@ TEST_F(TrainData, ReadsSafetensorsAndShards) {
   expect_user_error([&] { open("?.*t*"); }, "d.pt: inputs has examples of float32[3], and ");
 }
 
+TEST_F(TrainData, ReadsLargeFilesOfTorchSaveWhenTheyAreNeeded) {
+  const std::string first = write_pair(folder_, "a.pt", inputs_.slice(0, 0, 5).clone(), targets_.slice(0, 0, 5).clone());
+  const std::string second = write_pair(folder_, "b.pt", inputs_.slice(0, 5).clone(), targets_.slice(0, 5).clone());
+  const auto data = cli::open_data({.data = {first + "," + second}, .most_in_memory = 0}, "--data");
+  for (const at::Tensor& numbers : {some_, at::arange(12)}) {
+    EXPECT_TRUE(at::equal(tensor_of(data->read(numbers).inputs), inputs_.index_select(0, numbers)));
+    EXPECT_TRUE(at::equal(tensor_of(data->read(numbers).targets), targets_.index_select(0, numbers)));
+  }
+  std::filesystem::resize_file(second, 100);
+  expect_user_error([&] { data->read(some_); }, "b.pt: ends before byte ");
+}
+
+TEST_F(TrainData, ReadsMoreFilesThanAProcessHasOpen) {
+  std::vector<at::Tensor> parts;
+  for (int64_t shard = 0; shard < 1100; ++shard) {
+    parts.push_back(at::full({1, 2}, static_cast<double>(shard), at::kFloat));
+    const std::string number = std::to_string(10000 + shard);
+    folder_.write("shard-" + number + ".safetensors", pair_as_safetensors(parts.back(), at::zeros({1}, at::kLong)));
+  }
+  const auto data = open("shard-*.safetensors");
+  const at::Tensor numbers = at::tensor({1099, 0, 500}, at::kLong);
+  EXPECT_TRUE(at::equal(tensor_of(data->read(numbers).inputs), at::cat(parts).index_select(0, numbers)));
+}
+
 TEST_F(TrainData, ReadsTheRecordsOfTorchSave) {
   const at::Tensor wide = at::randn({12, 5, 3});
   const at::Tensor turned = at::randn({5, 12}).t();

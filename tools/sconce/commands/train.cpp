@@ -54,14 +54,14 @@ std::filesystem::path folder_for(const TrainCommand& command) {
 
 // Returns the checkpoint to go on from, or an empty path.
 std::string checkpoint_for(const TrainCommand& command, const TrainFolder& folder) {
-  const bool is_auto = command.resume == kResumeAuto || (command.resume.empty() && is_restarted());
-  if (!is_auto) {
-    return command.resume;
-  }
-  if (command.overwrite && command.resume == kResumeAuto) {
+  const bool is_auto = command.resume == kResumeAuto;
+  if (command.overwrite && is_auto) {
     throw UserError("--overwrite: starts again, and --resume auto goes on; leave out one of them");
   }
-  return std::filesystem::exists(folder.checkpoint()) ? folder.checkpoint() : "";
+  if ((is_auto || is_restarted()) && std::filesystem::exists(folder.checkpoint())) {
+    return folder.checkpoint();
+  }
+  return is_auto ? "" : command.resume;
 }
 
 // Returns the settings of the command line, or those of the checkpoint with the changes of the command line. Says on stderr

@@ -26,15 +26,18 @@ void Checkpointer::keep_best(const Training& training, bool trains) {
   save_model(training, trains, [this](const char* data, size_t bytes) { best_.append(data, bytes); });
 }
 
-void Checkpointer::write(const Training& training) {
+void Checkpointer::write_best() {
   if (!best_.empty()) {
     expect_room(folder_.best(), best_.size());
     write_file(folder_.best(), best_);
     best_ = {};
   }
+}
+
+void Checkpointer::write_checkpoint(const Training& training) const {
   const Checkpoint checkpoint = training.checkpoint();
   expect_room(folder_.checkpoint(), bytes_of(checkpoint));
-  write_checkpoint(checkpoint, folder_.checkpoint());
+  cli::write_checkpoint(checkpoint, folder_.checkpoint());
 }
 
 void Checkpointer::write_model(const Training& training, bool trains) const {

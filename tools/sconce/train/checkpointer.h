@@ -16,12 +16,15 @@ class Checkpointer {
 
   // A checkpoint shall be written after the step that has just been done.
   bool is_due(const Training& training) const { return every_ > 0 && training.progress().step % every_ == 0; }
-  // Keeps the model as the best one, in training mode if `trains`. The next `write` brings it to the disk.
+  // Keeps the model as the best one, in training mode if `trains`.
   void keep_best(const Training& training, bool trains);
-  // Writes the checkpoint, after the best model if there is a new one. Throws UserError if the disk has no room or a file
-  // cannot be written.
-  void write(const Training& training);
-  // Writes the model, in training mode if `trains`. Throws likewise.
+
+  // Each of these throws UserError if the disk has no room or the file cannot be written.
+
+  // Writes the best model if there is a new one. If that fails, the next call tries again.
+  void write_best();
+  void write_checkpoint(const Training& training) const;
+  // Writes the model, in training mode if `trains`.
   void write_model(const Training& training, bool trains) const;
 
  private:

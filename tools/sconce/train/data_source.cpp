@@ -13,6 +13,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <glob.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -130,10 +131,8 @@ std::vector<c10::IValue> elements_of(const c10::IValue& value) {
                           : std::vector<c10::IValue>{value};
 }
 
-FileColumns read_torch_file(const std::string& path) {
-  constexpr uint64_t kMostInMemory = 256 << 20;
-  std::error_code ignored;
-  if (std::filesystem::file_size(path, ignored) > kMostInMemory && is_file_of_arguments(path)) {
+FileColumns read_torch_file(const std::string& path, bool into_memory) {
+  if (!into_memory && is_file_of_arguments(path)) {
     const TorchRecords records(path);
     return columns_of_pair(path, elements_of(records.value()), [&](const std::string& name, const at::Tensor& tensor) {
       return rows_of(name, records.find(name, tensor));
@@ -189,6 +188,25 @@ FileKind kind_of_file(const std::string& path) {
                                                                                 : FileKind::kTorch;
 }
 
+uint64_t bytes_together(const std::vector<std::string>& paths) {
+  uint64_t bytes = 0;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    const uint64_t size = std::filesystem::file_size(path, error);
+    bytes += error ? 0 : size;  // the reader names what is wrong
+  }
+  return bytes;
+}
+
+// The files of a list are open all the time: lets this process have as many open as it may.
+void allow_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 // Returns the files of "a.pt", "a.pt,b.pt" or "shards/*.pt", those of a pattern by name.
 std::vector<std::string> files_of(const std::string& option, const std::string& text) {
   std::error_code ignored;
@@ -215,6 +233,9 @@ std::vector<std::string> files_of(const std::string& option, const std::string& 
     if (files.empty()) {
       throw UserError(option + " " + each + ": no file has such a name");
     }
+  }
+  if (files.size() > 100) {
+    allow_open_files();
   }
   return files;
 }
@@ -282,11 +303,12 @@ FileColumns read_columns(const DataFiles& files, const std::string& option) {
                     paths.front() + " holds inputs and targets (name several such files as one list, a.pt,b.pt)");
   }
   std::vector<FileColumns> columns;
+  const bool into_memory = bytes_together(paths) <= files.most_in_memory;
   for (const std::string& path : paths) {
     const FileKind kind = kind_of_file(path);
     columns.push_back(kind == FileKind::kSafetensors ? read_safetensors(path)
                       : kind == FileKind::kScript    ? read_script_archive(path)
-                                                     : read_torch_file(path));
+                                                     : read_torch_file(path, into_memory));
     if (columns.back().inputs.empty() || columns.back().targets.empty()) {
       throw UserError(path + ": inputs or targets is an empty tuple" + kRemedy);
     }

@@ -35,6 +35,8 @@ class DataSource {
 struct DataFiles {
   std::vector<std::string> data;     // one; of .npy files, one for each argument of the model
   std::vector<std::string> targets;  // of .npy files, one for each target; else none
+  // Files of torch.save with more bytes than this together are read when they are needed.
+  uint64_t most_in_memory = uint64_t{256} << 20;
 };
 
 // `option`: "--data" or "--validation", for messages. Throws UserError, or c10::Error from the loader, with one line that

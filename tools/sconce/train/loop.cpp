@@ -145,16 +145,21 @@ void TrainLoop::attempt(const std::function<void()>& write) {
   }
 }
 
+void TrainLoop::write_state() {
+  attempt([&] { log_.flush(); });
+  if (events_) {
+    attempt([&] { events_->flush(); });
+  }
+  attempt([&] { checkpointer_.write_best(); });
+  attempt([&] { checkpointer_.write_checkpoint(training_); });
+}
+
 void TrainLoop::keep_state() {
   if (!training_.placement().is_first()) {
     return;
   }
   const bool is_warned_of = !failure_.empty();
-  attempt([&] { log_.flush(); });
-  if (events_) {
-    attempt([&] { events_->flush(); });
-  }
-  attempt([&] { checkpointer_.write(training_); });
+  write_state();
   if (!is_warned_of && !failure_.empty()) {
     std::cerr << "sconce: warning: " << failure_ << "; the training goes on, and the last file stays" << std::endl;
   }
@@ -174,11 +179,7 @@ void TrainLoop::finish() {
   }
   run_.is_complete = is_complete();
   failure_.clear();
-  attempt([&] { log_.flush(); });
-  if (events_) {
-    attempt([&] { events_->flush(); });
-  }
-  attempt([&] { checkpointer_.write(training_); });
+  write_state();
   const bool has_best = best_epoch(training_.history().find(training_.settings().monitor)).is_known();
   if (has_best && std::filesystem::exists(folder_.best())) {
     run_.files.emplace(run_.files.begin(), "best model", folder_.best());

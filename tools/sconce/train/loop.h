@@ -50,6 +50,7 @@ class TrainLoop {
   void run_steps_of_epoch();
   void end_epoch();
   void log_step();
+  void write_state();
   void keep_state();
   void write_reports();
   // Calls `write`, and keeps its UserError.

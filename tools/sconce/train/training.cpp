@@ -196,6 +196,9 @@ Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end
     return batch;
   });
   for (uint64_t number = 0; std::optional<TrainBatch> batch = batches.next(); ++number) {
+    if (number > 0 && interrupted()) {
+      throw Interrupted();
+    }
     seed_draws(
         settings_.seed, progress_.step,
         kDrawsOfEvaluation + number * static_cast<uint64_t>(placement_.world) + static_cast<uint64_t>(placement_.rank));
@@ -203,9 +206,6 @@ Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end
     const at::AutoGradMode gradients(evaluates_with_gradients_);
     const c10::IValue output = module_.forward(std::move(batch->inputs));
     const double loss = loss_(output, batch->targets).item<double>();
-    if (interrupted()) {
-      throw Interrupted();
-    }
     const at::NoGradGuard no_grad;
     evaluation.add(loss, output, batch->targets);
   }
