@@ -168,6 +168,7 @@ TEST_F(TrainData, NamesWhatIsWrongWithAFile) {
   bad_npy(npy_file("{'descr': '<f4', 'fortran_order': True, 'shape': (12, 6), }", elements), ": is in Fortran order");
   bad_npy(npy_file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (12,), }", elements), ": holds records");
   bad_npy(npy_file("<f4", "12, 3, 2", elements).substr(0, 30), ": is a damaged .npy file: its header ends behind");
+  bad_npy(npy_file("<f4", std::string(60000, ' '), elements), ": holds records");
   bad_npy("short", ": is no .npy file");
   expect_bad("x.npy", npy_file("<f4", "12, 3, 2", elements), ": .npy files hold one array; name that of the targets with");
 
@@ -191,7 +192,7 @@ TEST_F(TrainCommand, GoesOnAfterAFileThatWasCutShort) {
   const at::Tensor inputs = at::randn({64, 4});
   const at::Tensor targets = at::randint(0, 3, {64}, at::kLong);
   const std::string path = folder_.write("data.safetensors", pair_as_safetensors(inputs, targets));
-  const std::vector<std::string> common = {"--loss", "cross_entropy", "--optimizer", "adam", "--epochs", "200", "--batch",
+  const std::vector<std::string> common = {"--loss", "cross_entropy", "--optimizer", "adam", "--epochs", "2000", "--batch",
                                            "16",     "--no-shuffle",  "--threads",   "1"};
   const auto train = [&](const std::string& output, std::vector<std::string> more) {
     more.insert(more.begin(), {"train", model_, "--data", path, "--output", file(output)});

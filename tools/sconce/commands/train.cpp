@@ -197,6 +197,19 @@ Options prepare_for(const TrainCommand& command, const TrainSettings& settings) 
   return options;
 }
 
+void print_result(const TrainCommand& command, const TrainLoop& loop, const Training& training) {
+  if (command.common.json) {
+    std::cout << json_text(to_json(loop.result(), training));
+  } else {
+    std::cout << to_text(loop.result(), training);
+  }
+  std::cout << std::flush;
+  if (!loop.is_complete()) {
+    std::cerr << "sconce: " << (interrupted() ? "interrupted" : "stopped") << " after step " << training.progress().step
+              << " of " << training.steps() << "; this goes on:\n  " << loop.result().resume << std::endl;
+  }
+}
+
 int train(const TrainCommand& command) {
   const TrainFolder folder(folder_for(command));
   const std::string resumed = checkpoint_for(command, folder);
@@ -213,7 +226,7 @@ int train(const TrainCommand& command) {
   if (checkpoint) {
     if (checkpoint->world != placement.world) {
       std::cerr << "sconce: goes on in " << placement.world << " processes, and was begun in " << checkpoint->world
-                << "; a step takes as many batches" << std::endl;
+                << "; a step takes the batches of as many" << std::endl;
     }
     try {
       training.go_on_from(*checkpoint);
@@ -244,18 +257,10 @@ int train(const TrainCommand& command) {
   loop.run();
   loop.finish();
 
-  if (command.common.json) {
-    std::cout << json_text(to_json(loop.result(), training));
-  } else {
-    std::cout << to_text(loop.result(), training);
+  if (placement.is_first()) {
+    print_result(command, loop, training);
   }
-  if (loop.is_complete()) {
-    return kGood;
-  }
-  std::cout << std::flush;
-  std::cerr << "sconce: " << (interrupted() ? "interrupted" : "stopped") << " after step " << training.progress().step
-            << " of " << training.steps() << "; this goes on:\n  " << loop.result().resume << std::endl;
-  return !interrupted() ? kGood : interruption_signal() == SIGTERM ? kTerminated : kInterrupted;
+  return loop.is_complete() || !interrupted() ? kGood : interruption_signal() == SIGTERM ? kTerminated : kInterrupted;
 }
 
 template <size_t count>
