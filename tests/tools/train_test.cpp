@@ -323,5 +323,19 @@ TEST_F(TrainCommand, StopsWhenTheLossIsNotFinite) {
   expect_refusal(words, "the loss is inf in step 1, epoch 1; a smaller --lr or --clip-norm may help");
 }
 
+TEST_F(TrainCommand, ShowsTheLossesBeforeTheOneThatIsNotFinite) {
+  const std::string data = write_pair(folder_, "values.pt", at::randn({64, 4}), at::randn({64, 3}));
+  const ProgramResult result = sconce({"train", model_, "--data", data, "--loss", "mse", "--optimizer", "sgd", "--lr",
+                                       "1000", "--epochs", "50", "--output", file("run")});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("in step "));
+  const std::string csv = read_file(file("run/loss.csv"));
+  const size_t step = std::stoul(result.err.substr(result.err.find("in step ") + 8));
+  EXPECT_EQ(static_cast<size_t>(std::count(csv.begin(), csv.end(), '\n')), step);  // a header and the steps before
+  EXPECT_GT(step, 2U);
+  EXPECT_TRUE(std::filesystem::exists(file("run/report.html")));
+  EXPECT_FALSE(std::filesystem::exists(file("run/checkpoint.pt")));
+}
+
 }  // namespace
 }  // namespace sconce::tests

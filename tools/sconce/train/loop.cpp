@@ -73,10 +73,13 @@ void TrainLoop::run() {
     run_epochs();
   } catch (const Interrupted&) {
     return;
-  } catch (const UserError&) {
+  } catch (const std::exception&) {
     if (training_.is_between_steps()) {
       keep_state();
+    } else if (training_.placement().is_first()) {
+      write_logs();  // they show how it came to that
     }
+    write_reports();
     throw;
   }
 }
@@ -145,11 +148,15 @@ void TrainLoop::attempt(const std::function<void()>& write) {
   }
 }
 
-void TrainLoop::write_state() {
+void TrainLoop::write_logs() {
   attempt([&] { log_.flush(); });
   if (events_) {
     attempt([&] { events_->flush(); });
   }
+}
+
+void TrainLoop::write_state() {
+  write_logs();
   attempt([&] { checkpointer_.write_best(); });
   attempt([&] { checkpointer_.write_checkpoint(training_); });
 }

@@ -35,7 +35,8 @@ class TrainLoop {
   // Returns after the last step, after `max_steps`, or after the step or in the validation that the user interrupts; such a
   // validation is made when the training goes on. Writes files after an
   // epoch if the last were written more than a second before. A file that cannot be written then is warned of once, and
-  // stays as it is. If the data cannot be read, writes a checkpoint before the error is thrown.
+  // stays as it is. Before it throws what a step throws, writes the losses so far; also a checkpoint if the step had not
+  // begun, as when the data cannot be read.
   void run();
   // Writes the checkpoint and the reports; if the training is complete, also the model. Throws UserError after all if one
   // could not be written.
@@ -50,6 +51,7 @@ class TrainLoop {
   void run_steps_of_epoch();
   void end_epoch();
   void log_step();
+  void write_logs();
   void write_state();
   void keep_state();
   void write_reports();
