@@ -67,6 +67,9 @@ class DataParallel {
   void average_gradients(const std::vector<at::Tensor>& parameters) const;
   // Replaces the elements of a contiguous tensor by their sums over all ranks: of losses, of metrics.
   void sum(const at::Tensor& tensor) const;
+  // Breaks the group, because this rank has failed outside of a call: the others raise with this reason. Does nothing if the
+  // group is broken.
+  void leave(const std::string& reason) const;
   // Returns when all ranks have called it.
   void barrier() const;
 

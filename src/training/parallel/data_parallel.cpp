@@ -143,6 +143,8 @@ void DataParallel::sum(const at::Tensor& tensor) const {
   group_->run([&] { group_->begin_sum(tensor)->wait(); });
 }
 
+void DataParallel::leave(const std::string& reason) const { group_->leave(reason); }
+
 void DataParallel::barrier() const {
   group_->run([&] { group_->barrier(); });
 }

@@ -138,9 +138,7 @@ void RankGroup::expect_usable() const { TORCH_CHECK(broken_.empty(), broken_); }
 void RankGroup::fail(const std::exception_ptr& error) {
   const std::string message = message_of(error);
   if (!is_of_connection(message)) {
-    broken_ = "data parallel: this is rank " + std::to_string(rank_) + ", which raised in an earlier call: " + message;
-    leave_note("raised: " + message);
-    close();
+    leave("raised: " + message);
     std::rethrow_exception(error);
   }
   leave_note(kLost);
@@ -148,6 +146,14 @@ void RankGroup::fail(const std::exception_ptr& error) {
             " cannot go on: " + notes_of_others() + "\nThe connection says: " + message.substr(0, message.find('\n'));
   close();
   TORCH_CHECK(false, broken_);
+}
+
+void RankGroup::leave(const std::string& reason) {
+  if (broken_.empty()) {
+    broken_ = "data parallel: rank " + std::to_string(rank_) + ", which this is, " + reason;
+    leave_note(reason);
+    close();
+  }
 }
 
 void RankGroup::leave_note(const std::string& note) noexcept {

@@ -72,6 +72,8 @@ class RankGroup {
   // Breaks the group because of an exception of a step. Gives the other ranks the reason, if it is this rank's own, and
   // rethrows it; otherwise asks them for theirs, and throws c10::Error that names the rank that is to blame.
   [[noreturn]] void fail(const std::exception_ptr& error);
+  // Breaks the group and gives the other ranks the reason. Does nothing if it is broken.
+  void leave(const std::string& reason);
 
  private:
   // Sets the key of this rank in the store; without an effect if the store is lost.

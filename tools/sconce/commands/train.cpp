@@ -1,4 +1,5 @@
 // sconce train: trains a model on a file of examples.
+#include "base/exception_message.h"
 #include "base/nearest_name.h"
 #include "tools/sconce/commands/commands.h"
 #include "tools/sconce/commands/missing_kernels.h"
@@ -65,8 +66,8 @@ std::string checkpoint_for(const TrainCommand& command, const TrainFolder& folde
 }
 
 // Returns the settings of the command line, or those of the checkpoint with the changes of the command line. Says on stderr
-// what changes the training.
-TrainSettings settings_for(const TrainCommand& command, const std::optional<Checkpoint>& checkpoint) {
+// what changes the training, in the first process.
+TrainSettings settings_for(const TrainCommand& command, const std::optional<Checkpoint>& checkpoint, bool is_first) {
   TrainSettings given = command.settings;
   given.autocast = command.common.autocast;
   if (checkpoint) {
@@ -74,7 +75,7 @@ TrainSettings settings_for(const TrainCommand& command, const std::optional<Chec
     given =
         changed_settings(checkpoint->settings, given, [&](const std::string& option) { return command.has(option); }, told);
     expect_valid(given);
-    for (const std::string& change : told) {
+    for (const std::string& change : is_first ? told : std::vector<std::string>()) {
       std::cerr << "sconce: goes on with another setting: " << change << std::endl;
     }
     return given;
@@ -149,8 +150,11 @@ std::string shell_word(const std::string& word) {
 }
 
 // Returns the command that goes on from the checkpoint.
-std::string resume_command(const TrainCommand& command, const std::string& checkpoint) {
+std::string resume_command(const TrainCommand& command, const std::string& checkpoint, const Placement& placement) {
   std::string text = "sconce train " + shell_word(command.model);
+  if (placement.world > 1) {
+    text = "torchrun --no-python --nproc-per-node " + std::to_string(placement.world) + " " + text;
+  }
   const auto add = [&text](const char* option, const std::string& value) {
     text += value.empty() ? "" : std::string(" ") + option + " " + shell_word(value);
   };
@@ -210,21 +214,22 @@ void print_result(const TrainCommand& command, const TrainLoop& loop, const Trai
   }
 }
 
-int train(const TrainCommand& command) {
+int train_on(const Ranks& ranks, const TrainCommand& command) {
+  const bool is_first = ranks.placement().is_first();
   const TrainFolder folder(folder_for(command));
   const std::string resumed = checkpoint_for(command, folder);
   const std::optional<Checkpoint> checkpoint = resumed.empty() ? std::nullopt : std::optional(read_checkpoint(resumed));
-  const TrainSettings settings = settings_for(command, checkpoint);
+  const TrainSettings settings = settings_for(command, checkpoint, is_first);
   const Options options = prepare_for(command, settings);
   warn_of_missing_kernels(options);
   const Module module = load_model(command.model, options);
   expect_method(module.script_module(), "forward");
   const bool trains = module.script_module().is_training();
   const TrainAndValidation data = data_for(command, settings);
-  const Placement placement;
-  Training training(module, data.training, settings, loss_for(settings, options), placement);
+  const Placement& placement = ranks.placement();
+  Training training(module, data.training, settings, loss_for(settings, options), ranks);
   if (checkpoint) {
-    if (checkpoint->world != placement.world) {
+    if (is_first && checkpoint->world != placement.world) {
       std::cerr << "sconce: goes on in " << placement.world << " processes, and was begun in " << checkpoint->world
                 << "; a step takes the batches of as many" << std::endl;
     }
@@ -239,7 +244,14 @@ int train(const TrainCommand& command) {
                       std::to_string(done.step) + " steps of " + std::to_string(training.steps_per_epoch()) + " an epoch");
     }
   }
-  folder.prepare(resumed, command.overwrite);
+  const auto begin = static_cast<double>(training.progress().step);
+  if (ranks.sum({begin})[0] != begin * static_cast<double>(placement.world)) {
+    throw UserError(folder.path() +
+                    ": the processes see other checkpoints there; --output must be a folder that they share");
+  }
+  if (is_first) {
+    folder.prepare(resumed, command.overwrite);
+  }
   const InterruptionGuard interruption(/*handles_termination=*/true);
   training.rehearse(data.validation.get());
   TrainLoop loop(training, data.validation.get(), folder,
@@ -253,14 +265,24 @@ int train(const TrainCommand& command) {
                   .prints_epochs = !command.common.json},
                  {.model = command.model,
                   .data = join(command.data.data, " "),
-                  .resume = resume_command(command, folder.checkpoint())});
+                  .resume = resume_command(command, folder.checkpoint(), placement)});
   loop.run();
   loop.finish();
 
-  if (placement.is_first()) {
+  if (is_first) {
     print_result(command, loop, training);
   }
   return loop.is_complete() || !interrupted() ? kGood : interruption_signal() == SIGTERM ? kTerminated : kInterrupted;
+}
+
+int train(const TrainCommand& command) {
+  const Ranks ranks = Ranks::of_environment();
+  try {
+    return train_on(ranks, command);
+  } catch (const std::exception& failure) {
+    ranks.leave("ended: " + one_line_message(failure));
+    throw;
+  }
 }
 
 template <size_t count>
@@ -318,6 +340,10 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
   command.add_option("--seed", settings.seed, "seed of the order of examples and of the model's random numbers (0)")
       ->type_name("N");
   command.add_flag("--no-shuffle", settings.no_shuffle, "take the examples in the order of the file in each epoch");
+  command.add_flag("--sync-batch-norm", settings.sync_batch_norm,
+                   "batch norms take mean and variance of all processes' batches");
+  command.add_flag("--shard-optimizer", settings.shard_optimizer,
+                   "each process keeps the optimizer's states of a part of the parameters alone");
   command.add_flag("--drop-last", settings.drop_last, "leave out the last batch of an epoch if it is smaller");
   command
       .add_option("--validation-split", settings.validation_split,
@@ -393,6 +419,10 @@ parameters, bit for bit, as one that was not interrupted, on the same machine wi
 given to it: learning rate, schedule, epochs, clipping and metrics as you like, batches with a note; loss, optimizer and
 data stay.
 
+Started by torchrun, N processes train together: --batch is that of a process, and each step takes the examples that one
+process with a batch N times as large takes. One of them prints and writes the files. If a process fails, all end, and with
+--max-restarts torchrun starts them again from the last checkpoint.
+
 Examples:
   sconce train mlp.pt --data data.pt --loss cross_entropy --optimizer adam --epochs 10
   sconce train mlp.pt --data data.pt --validation test.pt --loss cross_entropy --optimizer sgd --lr 0.1 \
@@ -400,6 +430,8 @@ Examples:
   sconce train mlp.pt --data 'shards/*.safetensors' --validation-split 0.1 --loss cross_entropy --optimizer adamw \
       --epochs 50 --metric accuracy --metric f1 --monitor accuracy --early-stopping 5
   sconce train mlp.pt --data data.pt --resume run1/checkpoint.pt
+  torchrun --no-python --nproc-per-node 4 --max-restarts 3 sconce train mlp.pt --data data.pt --loss cross_entropy \
+      --optimizer adam --epochs 10 --checkpoint-every 100
 
 Exit codes: 0 good, 1 the loss is not finite or sconce refuses, 2 usage or a bad file, 130 interrupted, 143 terminated.)");
 }

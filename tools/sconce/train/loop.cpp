@@ -14,8 +14,6 @@
 namespace sconce::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr double kSecondsBetweenFiles = 1;  // an epoch may be much shorter
 
 // Returns whether a run was interrupted in the validation after an epoch.
@@ -27,7 +25,9 @@ bool lacks_validation(const Training& training, const DataSource* validation) {
   return losses == nullptr || std::isnan(losses->values.back());
 }
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 }  // namespace
 
@@ -48,7 +48,7 @@ TrainLoop::TrainLoop(Training& training, const DataSource* validation, const Tra
                 {"epochs", folder_.epochs_csv()},
                 {"curve", folder_.svg()},
                 {"report", folder_.page()}};
-  if (options_.tensorboard && training.placement().is_first()) {
+  if (options_.tensorboard && training.is_first()) {
     if (options_.overwrite) {
       EventFile::remove_all(folder_.path());
     }
@@ -58,7 +58,8 @@ TrainLoop::TrainLoop(Training& training, const DataSource* validation, const Tra
 }
 
 bool TrainLoop::shall_stop() const {
-  return interrupted() || (options_.max_steps > 0 && training_.progress().step - run_.first_step >= options_.max_steps);
+  return stops_ || (training_.ranks().is_alone() && interrupted()) ||
+         (options_.max_steps > 0 && training_.progress().step - run_.first_step >= options_.max_steps);
 }
 
 void TrainLoop::run() {
@@ -74,9 +75,11 @@ void TrainLoop::run() {
   } catch (const Interrupted&) {
     return;
   } catch (const std::exception&) {
-    if (training_.is_between_steps()) {
+    // The other processes of a sharded optimizer have a part of the state.
+    const bool has_all = training_.ranks().is_alone() || !training_.settings().shard_optimizer;
+    if (training_.is_between_steps() && has_all) {
       keep_state();
-    } else if (training_.placement().is_first()) {
+    } else if (training_.is_first()) {
       write_logs();  // they show how it came to that
     }
     write_reports();
@@ -85,17 +88,18 @@ void TrainLoop::run() {
 }
 
 void TrainLoop::run_epochs() {
-  auto last_files = Clock::now();
+  last_files_ = Clock::now();
   while (!training_.is_complete() && !shall_stop()) {
     run_steps_of_epoch();
     if (training_.is_at_end_of_epoch()) {
       end_epoch();
     }
     log_step();
-    if (checkpointer_.is_due(training_) || seconds_since(last_files) > kSecondsBetweenFiles) {
+    const bool is_time = training_.ranks().is_alone() ? seconds_since(last_files_) > kSecondsBetweenFiles : writes_files_;
+    if (checkpointer_.is_due(training_) || is_time) {
       keep_state();
       write_reports();
-      last_files = Clock::now();
+      last_files_ = Clock::now();
     }
   }
 }
@@ -103,12 +107,16 @@ void TrainLoop::run_epochs() {
 void TrainLoop::run_steps_of_epoch() {
   ui::ProgressBar bar(
       "epoch " + std::to_string(training_.progress().epoch + 1) + "/" + std::to_string(training_.settings().epochs),
-      training_.steps_left_in_epoch(), training_.placement().is_first() ? options_.progress : ui::ProgressMode::kNever);
+      training_.steps_left_in_epoch(), training_.is_first() ? options_.progress : ui::ProgressMode::kNever);
   for (;;) {
     const auto start = Clock::now();
-    const double loss = training_.step();
+    const Training::StepEnd end = training_.step([this] {
+      return Training::Wishes{.stop = interrupted(), .write_files = seconds_since(last_files_) > kSecondsBetweenFiles};
+    });
+    stops_ = end.stop;
+    writes_files_ = end.write_files;
     run_.seconds += seconds_since(start);
-    bar.advance("loss " + format_number(loss));
+    bar.advance("loss " + format_number(end.loss));
     if (training_.is_at_end_of_epoch() || shall_stop()) {
       return;
     }
@@ -124,16 +132,19 @@ void TrainLoop::end_epoch() {
     is_validation_due_ = true;
     training_.keep(training_.evaluate(*validation_));
     is_validation_due_ = false;
-    if (training_.placement().is_first() && training_.is_best_epoch()) {
+    if (training_.is_first() && training_.is_best_epoch()) {
       checkpointer_.keep_best(training_, options_.trains);
     }
   }
-  if (training_.placement().is_first() && options_.prints_epochs) {
+  if (training_.is_first() && options_.prints_epochs) {
     std::cout << epoch_line(training_) << std::endl;
   }
 }
 
 void TrainLoop::log_step() {
+  if (!training_.is_first()) {
+    return;
+  }
   log_.add(training_);
   if (events_) {
     events_->add(training_);
@@ -162,7 +173,8 @@ void TrainLoop::write_state() {
 }
 
 void TrainLoop::keep_state() {
-  if (!training_.placement().is_first()) {
+  training_.gather_state();
+  if (!training_.is_first()) {
     return;
   }
   const bool is_warned_of = !failure_.empty();
@@ -173,7 +185,7 @@ void TrainLoop::keep_state() {
 }
 
 void TrainLoop::write_reports() {
-  if (training_.placement().is_first() && training_.progress().step > 0) {
+  if (training_.is_first() && training_.progress().step > 0) {
     attempt([&] { write_file(folder_.epochs_csv(), epochs_csv(training_.history())); });
     attempt([&] { write_file(folder_.svg(), loss_svg(training_.history())); });
     attempt([&] { write_file(folder_.page(), to_page(run_, training_)); });
@@ -181,7 +193,8 @@ void TrainLoop::write_reports() {
 }
 
 void TrainLoop::finish() {
-  if (!training_.placement().is_first()) {
+  training_.gather_state();
+  if (!training_.is_first()) {
     return;
   }
   run_.is_complete = is_complete();

@@ -9,6 +9,7 @@
 #include "tools/sconce/train/training.h"
 #include "tools/sconce/ui/progress_bar.h"
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -68,6 +69,11 @@ class TrainLoop {
   LossLog log_;
   std::optional<EventFile> events_;
   std::string failure_;  // the first to write a file
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last_files_ = Clock::now();
+  // Of the last step, agreed upon by all processes.
+  bool stops_ = false;
+  bool writes_files_ = false;
 };
 
 }  // namespace sconce::cli

@@ -24,6 +24,19 @@ Rows rows_of_plans(const TrainExplanation& explanation) {
   for (const auto& [reason, times] : explanation.reasons) {
     rows.emplace_back("  others", format_count(times) + ": " + reason);
   }
+  if (!explanation.reductions.empty()) {
+    size_t bytes = 0;
+    for (const ReductionExplanation& reduction : explanation.reductions) {
+      bytes += reduction.bytes;
+    }
+    rows.emplace_back("gradients", format_bytes(static_cast<double>(bytes)) + " in " +
+                                       std::to_string(explanation.reductions.size()) +
+                                       " buckets, summed over processes within the plan");
+  }
+  if (explanation.state_bytes > 0) {
+    rows.emplace_back("optimizer states", format_bytes(static_cast<double>(explanation.state_bytes)) +
+                                              " in this process, of a part of the parameters");
+  }
   const OptimizerExplanation& optimizer = explanation.optimizer;
   rows.emplace_back("optimizer by plan",
                     optimizer.optimizer + ": " + share_of(optimizer.captured_steps, optimizer.steps) + " steps");

@@ -38,6 +38,8 @@ struct TrainSettings {
   bool no_shuffle = false;
   bool drop_last = false;
   std::string autocast;
+  bool sync_batch_norm = false;
+  bool shard_optimizer = false;
   double validation_split = 0;
   std::vector<std::string> metric;
   std::string monitor = "validation_loss";
@@ -73,6 +75,8 @@ void for_each_setting(Settings& settings, const Visit& visit) {
   visit("no-shuffle", settings.no_shuffle, Change::kTold);
   visit("drop-last", settings.drop_last, Change::kTold);
   visit("autocast", settings.autocast, Change::kTold);
+  visit("sync-batch-norm", settings.sync_batch_norm, Change::kTold);
+  visit("shard-optimizer", settings.shard_optimizer, Change::kFree);
   visit("validation-split", settings.validation_split, Change::kRefused);
   visit("metric", settings.metric, Change::kFree);
   visit("monitor", settings.monitor, Change::kFree);

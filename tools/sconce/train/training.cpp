@@ -11,9 +11,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <c10/util/ScopeExit.h>
+#include <torch/csrc/jit/serialization/pickle.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 
 namespace sconce::cli {
@@ -35,8 +37,13 @@ std::vector<at::Tensor> distinct_parameters(const torch::jit::Module& module) {
   return parameters;
 }
 
-TrainOptions options_of(const TrainSettings& settings) {
+TrainOptions options_of(const TrainSettings& settings, const Ranks& ranks) {
   TrainOptions options;
+  if (ranks.group()) {
+    options.data_parallel(*ranks.group());
+    options.synchronize_batch_norm(settings.sync_batch_norm);
+    options.shard_optimizer(settings.shard_optimizer);
+  }
   options.accumulate(settings.accumulate);
   if (settings.clip_norm) {
     options.clip_norm(*settings.clip_norm);
@@ -80,20 +87,20 @@ std::vector<double> learning_rates_of(const torch::optim::Optimizer& optimizer) 
 }  // namespace
 
 Training::Training(Module module, std::shared_ptr<const DataSource> data, TrainSettings settings,
-                   TrainStep::GeneralLoss loss, Placement placement)
+                   TrainStep::GeneralLoss loss, Ranks ranks)
     : module_(std::move(module)),
       script_(module_.script_module()),
       data_(std::move(data)),
       settings_(std::move(settings)),
       loss_(std::move(loss)),
-      placement_(placement),
-      order_(data_->examples(), settings_, placement_),
+      ranks_(std::move(ranks)),
+      order_(data_->examples(), settings_, ranks_.placement()),
       target_kind_(target_kind_of(settings_, *data_)),
       evaluates_with_gradients_(takes_gradients(module_.method("forward").graph())),
       optimizer_(make_optimizer(settings_, distinct_parameters(script_))),
       initial_lrs_(learning_rates_of(*optimizer_)),
       schedule_(schedule_of(settings_, initial_lrs_.front())),
-      step_(module_, loss_, *optimizer_, options_of(settings_)) {
+      step_(module_, loss_, *optimizer_, options_of(settings_, ranks_)) {
   module_.train();
 }
 
@@ -111,6 +118,7 @@ void Training::rehearse(const DataSource* validation) {
   if (validation != nullptr) {
     evaluate(*validation, 0, std::min(validation->examples(), static_cast<int64_t>(settings_.batch)));
   }
+  gather_state();
   restore(before, script_, *optimizer_);
   rehearsed_ = step_.explain();
 }
@@ -149,7 +157,8 @@ TrainBatch Training::next_batch() {
   return batches_->next().value();
 }
 
-double Training::step() {
+Training::StepEnd Training::step(const std::function<Wishes()>& wishes) {
+  const Placement& place = ranks_.placement();
   std::vector<torch::optim::OptimizerParamGroup>& groups = optimizer_->param_groups();
   for (size_t i = 0; i < groups.size(); ++i) {
     groups[i].options().set_lr(initial_lrs_[i] * schedule_.share_of(progress_.step, steps()));
@@ -159,9 +168,24 @@ double Training::step() {
     const TrainBatch batch = next_batch();
     is_in_step_ = true;
     seed_draws(settings_.seed, progress_.step,
-               call * static_cast<uint64_t>(placement_.world) + static_cast<uint64_t>(placement_.rank));
-    loss += step_(batch.inputs, batch.targets).item<double>() / static_cast<double>(settings_.accumulate);
+               call * static_cast<uint64_t>(place.world) + static_cast<uint64_t>(place.rank));
+    if (ranks_.is_alone()) {
+      loss += step_(batch.inputs, batch.targets).item<double>() / static_cast<double>(settings_.accumulate);
+      continue;
+    }
+    const std::vector<int64_t> sizes = order_.sizes(progress_, call);
+    const int64_t own = sizes[static_cast<size_t>(place.rank)];
+    if (own == 0) {
+      step_.skip();
+      continue;
+    }
+    const auto all = static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
+    const double share = static_cast<double>(own) / (all * static_cast<double>(settings_.accumulate));
+    loss += step_(batch.inputs, batch.targets, share).item<double>() * share;
   }
+  const Wishes own = wishes();
+  const std::vector<double> sums = ranks_.sum({loss, own.stop ? 1.0 : 0.0, place.is_first() && own.write_files ? 1.0 : 0.0});
+  loss = sums[0];
   if (!std::isfinite(loss)) {
     throw RefusedError("the loss is " + std::to_string(loss) + " in step " + std::to_string(progress_.step + 1) +
                        ", epoch " + std::to_string(progress_.epoch + 1) + "; a smaller --lr or --clip-norm may help");
@@ -172,16 +196,33 @@ double Training::step() {
   if (is_at_end_of_epoch()) {
     history_.end_epoch();
   }
-  return loss;
+  return {loss, sums[1] > 0, sums[2] > 0};
 }
 
 Evaluation Training::evaluate(const DataSource& data) {
-  const auto [begin, end] = placement_.part_of(data.examples());
-  return evaluate(data, begin, end);
+  // Running statistics may differ. Those of the first process are saved.
+  std::vector<at::Tensor> buffers;
+  for (const at::Tensor& buffer : script_.buffers()) {
+    buffers.push_back(buffer);
+  }
+  ranks_.broadcast(buffers);
+  const auto [begin, end] = ranks_.placement().part_of(data.examples());
+  Evaluation own = evaluate(data, begin, end);
+  if (ranks_.is_alone()) {
+    return own;
+  }
+  // All processes add up in the same order, so that they agree about what is best.
+  const std::vector<char> bytes = torch::jit::pickle_save(own.state());
+  Evaluation all(settings_.metric, target_kind_);
+  for (const std::string& of_rank : ranks_.gather({bytes.begin(), bytes.end()})) {
+    all.merge(torch::jit::pickle_load({of_rank.begin(), of_rank.end()}).toTensorVector());
+  }
+  return all;
 }
 
 Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end) {
   constexpr uint64_t kDrawsOfEvaluation = uint64_t{1} << 32;  // calls of a step have smaller numbers
+  const Placement& place = ranks_.placement();
   module_.eval();
   const auto to_training_mode = c10::make_scope_exit([this] { module_.train(); });
   Evaluation evaluation(settings_.metric, target_kind_);
@@ -196,12 +237,11 @@ Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end
     return batch;
   });
   for (uint64_t number = 0; std::optional<TrainBatch> batch = batches.next(); ++number) {
-    if (number > 0 && interrupted()) {
+    if (number > 0 && ranks_.is_alone() && interrupted()) {  // several processes agree after the next step
       throw Interrupted();
     }
-    seed_draws(
-        settings_.seed, progress_.step,
-        kDrawsOfEvaluation + number * static_cast<uint64_t>(placement_.world) + static_cast<uint64_t>(placement_.rank));
+    seed_draws(settings_.seed, progress_.step,
+               kDrawsOfEvaluation + number * static_cast<uint64_t>(place.world) + static_cast<uint64_t>(place.rank));
     const AutocastRegion autocast;
     const at::AutoGradMode gradients(evaluates_with_gradients_);
     const c10::IValue output = module_.forward(std::move(batch->inputs));
@@ -239,7 +279,7 @@ double Training::learning_rate_of(size_t step) const { return initial_lrs_.front
 Checkpoint Training::checkpoint() const {
   return {.settings = settings_,
           .examples = data_->examples(),
-          .world = placement_.world,
+          .world = ranks_.placement().world,
           .progress = progress_,
           .history = history_,
           .state = state_of(script_, *optimizer_)};

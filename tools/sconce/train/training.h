@@ -5,6 +5,7 @@
 #include "tools/sconce/train/checkpoint.h"
 #include "tools/sconce/train/data_source.h"
 #include "tools/sconce/train/evaluation.h"
+#include "tools/sconce/train/ranks.h"
 #include "tools/sconce/train/read_ahead.h"
 #include "tools/sconce/train/settings.h"
 
@@ -15,6 +16,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -29,7 +31,7 @@ class Training {
  public:
   // Throws UserError if no parameter requires a gradient, or an epoch has no step.
   Training(Module module, std::shared_ptr<const DataSource> data, TrainSettings settings, TrainStep::GeneralLoss loss,
-           Placement placement = {});
+           Ranks ranks = {});
 
   // Runs steps with each size of batch, and a batch of the validation (may be null), so that plans are compiled and mistakes
   // reported, and takes them back.
@@ -37,8 +39,19 @@ class Training {
   // Throws UserError if the checkpoint is of another model or other data.
   void go_on_from(const Checkpoint& checkpoint);
 
-  // Runs the next step. Returns its loss. Throws RefusedError if that is not finite.
-  double step();
+  // What a process wants after a step.
+  struct Wishes {
+    bool stop = false;
+    bool write_files = false;
+  };
+  // What all of them know after it.
+  struct StepEnd {
+    double loss = 0;           // the mean over all examples
+    bool stop = false;         // any process wants it
+    bool write_files = false;  // the first process wants it
+  };
+  // Runs the next step. Throws RefusedError if the loss is not finite.
+  StepEnd step(const std::function<Wishes()>& wishes);
   // Returns whether the state is that after a number of whole steps. It is not where `step` has thrown what the model threw.
   bool is_between_steps() const { return !is_in_step_; }
   // Computes loss and metrics of this process's part of the data, in evaluation mode, without changing anything. Throws
@@ -63,9 +76,11 @@ class Training {
   const TrainSettings& settings() const { return settings_; }
   const TrainHistory& history() const { return history_; }
   const Module& module() const { return module_; }
-  const Placement& placement() const { return placement_; }
-  // Shares the tensors of the module, which the next step changes.
+  const Ranks& ranks() const { return ranks_; }
+  bool is_first() const { return ranks_.placement().is_first(); }
+  // Shares the tensors of the module, which the next step changes. Every process calls `gather_state` first.
   Checkpoint checkpoint() const;
+  void gather_state() { step_.unshard_optimizer(); }
   // Of the steps after `rehearse`.
   TrainExplanation explain() const;
 
@@ -78,7 +93,7 @@ class Training {
   const std::shared_ptr<const DataSource> data_;
   const TrainSettings settings_;
   const TrainStep::GeneralLoss loss_;
-  const Placement placement_;
+  const Ranks ranks_;
   const BatchOrder order_;
   const TargetKind target_kind_;
   const bool evaluates_with_gradients_;
