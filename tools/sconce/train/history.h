@@ -60,12 +60,12 @@ struct TrainHistory {
   std::vector<double> losses_of_epochs() const;
 };
 
-// Returns the number of the epoch with the best value, counted from 0, the first of equals; nothing if no value is a number.
 struct BestEpoch {
-  size_t epoch = 0;
+  size_t epoch = 0;                                         // counted from 0
   double value = std::numeric_limits<double>::quiet_NaN();  // NaN: no epoch has a value
   bool is_known() const { return value == value; }
 };
+// Returns the first of the best values. `series` may be null.
 BestEpoch best_epoch(const Series* series);
 
 }  // namespace sconce::cli
