@@ -2,6 +2,10 @@
 #include "tests/tools/train_command.h"
 #include "tools/sconce/train/batch_order.h"
 #include "tools/sconce/train/checkpoint.h"
+#include "tools/sconce/train/loss.h"
+#include "tools/sconce/train/training.h"
+
+#include <sconce/module.h>
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -258,6 +262,25 @@ TEST_F(TrainResults, MetricsAreOfTheTrainedModel) {
   EXPECT_NEAR(json["validation_losses"][3].get<double>(), at::cross_entropy_loss(output, classes_).item<double>(), 1e-5);
   EXPECT_THAT(read_file(file("run/epochs.csv")), ::testing::StartsWith("epoch,step,loss,validation_loss,accuracy,f1\n1,5,"));
   EXPECT_THAT(read_file(file("run/report.html")), HasSubstr("accuracy by step"));
+}
+
+// Three processes evaluate a third each.
+TEST_F(TrainResults, EvaluationsOfProcessesAddUpToThatOfOne) {
+  const auto data = cli::open_data({.data = {pair_}}, "--data");
+  const cli::TrainSettings settings{
+      .loss = {"cross_entropy"}, .optimizer = "sgd", .epochs = 1, .batch = 8, .metric = {"accuracy", "f1"}};
+  const auto evaluate = [&](cli::Placement placement) {
+    return cli::Training(load(model_), data, settings, cli::sum_of_losses(cli::loss_parts(settings.loss)), placement)
+        .evaluate(*data);
+  };
+  const cli::Evaluation whole = evaluate({});
+  cli::Evaluation sum = evaluate({.rank = 0, .world = 3});
+  sum.merge(evaluate({.rank = 1, .world = 3}).state());
+  sum.merge(evaluate({.rank = 2, .world = 3}).state());
+  EXPECT_NEAR(sum.loss(), whole.loss(), 1e-6);
+  for (size_t i = 0; i < settings.metric.size(); ++i) {
+    EXPECT_EQ(sum.metrics()[i].second, whole.metrics()[i].second) << settings.metric[i];
+  }
 }
 
 // The best model is that of a training that ends with the best epoch.
