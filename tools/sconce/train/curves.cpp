@@ -160,7 +160,7 @@ std::vector<CurvePoint> points_of_epoch_losses(const TrainHistory& history) {
   return points;
 }
 
-std::string drawn(const std::string& title, std::vector<Curve> all, const TrainHistory& history) {
+std::string drawn_curves(const std::string& title, std::vector<Curve> all, const TrainHistory& history) {
   std::erase_if(all, [](const Curve& series) { return series.points.empty(); });
   return Plot(title, std::move(all), history.steps.count).svg();
 }
@@ -175,7 +175,7 @@ std::string loss_svg(const TrainHistory& history) {
   if (const Series* validation = history.find(TrainHistory::kValidationLoss)) {
     all.push_back({"validation", "validation", points_of(history, *validation)});
   }
-  return drawn("Loss by step", std::move(all), history);
+  return drawn_curves("Loss by step", std::move(all), history);
 }
 
 std::vector<std::pair<std::string, std::string>> metric_svgs(const TrainHistory& history) {
@@ -184,7 +184,7 @@ std::vector<std::pair<std::string, std::string>> metric_svgs(const TrainHistory&
     std::vector<CurvePoint> points = points_of(history, series);
     if (series.name != TrainHistory::kLoss && series.name != TrainHistory::kValidationLoss && !points.empty()) {
       images.emplace_back(series.name,
-                          drawn(series.name + " by step", {{"validation", series.name, std::move(points)}}, history));
+                          drawn_curves(series.name + " by step", {{"validation", series.name, std::move(points)}}, history));
     }
   }
   return images;

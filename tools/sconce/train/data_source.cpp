@@ -241,7 +241,7 @@ std::vector<std::string> files_of(const std::string& option, const std::string& 
 }
 
 // Returns columns that have the rows of all files.
-FileColumns joined(std::vector<FileColumns> files, const std::vector<std::string>& paths) {
+FileColumns joined_files(std::vector<FileColumns> files, const std::vector<std::string>& paths) {
   const auto join_side = [&](Columns FileColumns::* side, const char* what) {
     Columns columns;
     for (size_t i = 0; i < (files.front().*side).size(); ++i) {
@@ -314,7 +314,7 @@ FileColumns read_columns(const DataFiles& files, const std::string& option) {
     }
     expect_same_counts(columns.back());
   }
-  return joined(std::move(columns), paths);
+  return joined_files(std::move(columns), paths);
 }
 
 }  // namespace

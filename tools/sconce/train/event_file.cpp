@@ -31,7 +31,7 @@ enum WireType : uint8_t { kVarint = 0, k64Bits = 1, kBytes = 2, k32Bits = 5 };
 std::string tag_of(uint64_t field, WireType type) { return varint(field << 3 | type); }
 
 template <typename Number>
-std::string plain(Number number) {
+std::string number_bytes(Number number) {
   static_assert(std::endian::native == std::endian::little);
   return {reinterpret_cast<const char*>(&number), sizeof number};
 }
@@ -45,8 +45,8 @@ std::string scalar_field(const std::string& name, double value) {
   constexpr uint64_t kValue = 1;    // of Summary
   constexpr uint64_t kTag = 1;      // of Value
   constexpr uint64_t kSimple = 2;   // of Value
-  return bytes_field(
-      kSummary, bytes_field(kValue, bytes_field(kTag, name) + tag_of(kSimple, k32Bits) + plain(static_cast<float>(value))));
+  return bytes_field(kSummary, bytes_field(kValue, bytes_field(kTag, name) + tag_of(kSimple, k32Bits) +
+                                                       number_bytes(static_cast<float>(value))));
 }
 
 // ---- Records: length, its checksum, bytes, their checksum
@@ -72,11 +72,11 @@ std::string masked_checksum(const std::string& bytes) {
     rest = kTable[(rest ^ static_cast<uint8_t>(byte)) & 0xff] ^ (rest >> 8);
   }
   constexpr uint32_t kMask = 0xa282ead8;
-  return plain(std::rotr(~rest, 15) + kMask);
+  return number_bytes(std::rotr(~rest, 15) + kMask);
 }
 
 std::string record_of(const std::string& event) {
-  const std::string length = plain(uint64_t{event.size()});
+  const std::string length = number_bytes(uint64_t{event.size()});
   return length + masked_checksum(length) + event + masked_checksum(event);
 }
 
@@ -107,8 +107,8 @@ EventFile::EventFile(const std::string& folder, size_t step) : file_(new_file_in
 void EventFile::add_event(size_t step, const std::string& fields) {
   constexpr uint64_t kWallTime = 1;
   constexpr uint64_t kStep = 2;
-  file_.add(
-      record_of(tag_of(kWallTime, k64Bits) + plain(seconds_since_1970()) + tag_of(kStep, kVarint) + varint(step) + fields));
+  file_.add(record_of(tag_of(kWallTime, k64Bits) + number_bytes(seconds_since_1970()) + tag_of(kStep, kVarint) +
+                      varint(step) + fields));
 }
 
 void EventFile::add(const Training& training) {

@@ -10,7 +10,7 @@
 namespace sconce::cli {
 namespace {
 
-constexpr const char* kHeader = "step,epoch,learning_rate,loss,validation_loss";
+constexpr const char* kColumns = "step,epoch,learning_rate,loss,validation_loss";
 
 }  // namespace
 
@@ -42,10 +42,10 @@ uint64_t LossLog::begin_file() const {
       sink((line + "\n").c_str(), line.size() + 1);
       length += line.size() + 1;
     };
-    put(kHeader);
+    put(kColumns);
     std::string line;
     std::ifstream file(steps_before_ == 0 ? "" : before_);
-    if (std::getline(file, line) && line == kHeader) {
+    if (std::getline(file, line) && line == kColumns) {
       while (std::getline(file, line) && std::strtoull(line.c_str(), nullptr, 10) <= steps_before_) {
         put(line);
       }

@@ -19,7 +19,7 @@ constexpr int64_t kIgnoredClass = -100;  // as in LibTorch's cross_entropy and n
 
 at::Tensor tensor_of_doubles(const std::vector<double>& values) { return at::tensor(values, at::kDouble); }
 
-std::vector<double> doubles_of(const at::Tensor& tensor) {
+std::vector<double> doubles_in(const at::Tensor& tensor) {
   const at::Tensor plain = tensor.to(at::kDouble).contiguous();
   return {plain.const_data_ptr<double>(), plain.const_data_ptr<double>() + plain.numel()};
 }
@@ -58,7 +58,7 @@ class ShareMetric : public Metric {
  public:
   at::Tensor state() const final { return tensor_of_doubles({hits_, examples_}); }
   void merge(const at::Tensor& state) final {
-    const std::vector<double> other = doubles_of(state);
+    const std::vector<double> other = doubles_in(state);
     hits_ += other[0];
     examples_ += other[1];
   }
@@ -172,8 +172,8 @@ class AreaUnderCurve final : public Metric {
   void merge(const at::Tensor& state) override { parts_.push_back(state); }
   double value() const override {
     const at::Tensor all = state();
-    const std::vector<double> scores = doubles_of(all[0]);
-    const std::vector<double> labels = doubles_of(all[1]);
+    const std::vector<double> scores = doubles_in(all[0]);
+    const std::vector<double> labels = doubles_in(all[1]);
     std::vector<std::pair<double, double>> examples;
     for (size_t i = 0; i < scores.size(); ++i) {
       examples.emplace_back(scores[i], labels[i]);
@@ -223,7 +223,7 @@ class ErrorMetric final : public Metric {
   at::Tensor state() const override { return tensor_of_doubles({count_, absolute_, square_, mean_, spread_}); }
   // Adds the spread as Chan, Golub and LeVeque do (1979), without the cancellation of sums of squares.
   void merge(const at::Tensor& state) override {
-    const std::vector<double> other = doubles_of(state);
+    const std::vector<double> other = doubles_in(state);
     if (other[0] == 0) {
       return;
     }

@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files are read in little-endian byte order");
 
-std::string text_at(const OpenFile& file, uint64_t position, size_t bytes) {
+std::string chars_at(const OpenFile& file, uint64_t position, size_t bytes) {
   std::string text(bytes, '\0');
   file.read(position, text.data(), bytes);
   return text;
@@ -88,7 +88,7 @@ std::vector<int64_t> numpy_sizes(const std::string& path, const std::string& sha
 
 StoredTensor find_npy_tensor(const std::string& path) {
   auto file = std::make_shared<const OpenFile>(path);
-  if (file->size() < 12 || text_at(*file, 0, 6) != "\x93NUMPY") {
+  if (file->size() < 12 || chars_at(*file, 0, 6) != "\x93NUMPY") {
     throw UserError(path + ": is no .npy file; write it with numpy.save(FILE, array)");
   }
   const auto version = number_at<uint8_t>(*file, 6);
@@ -98,7 +98,7 @@ StoredTensor find_npy_tensor(const std::string& path) {
     throw UserError(path + ": is a damaged .npy file: its header ends behind the end of the file; copy it again");
   }
   constexpr uint64_t kMostOfHeader = 4096;  // of an array of numbers
-  const std::string header = text_at(*file, begin, std::min(length, kMostOfHeader));
+  const std::string header = chars_at(*file, begin, std::min(length, kMostOfHeader));
   static const std::regex form(R"(^\{'descr': '([^']+)', 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\),? *\}\s*$)");
   std::smatch found;
   if (!std::regex_match(header, found, form)) {
@@ -158,7 +158,7 @@ std::map<std::string, StoredTensor> find_safetensors(const std::string& path) {
   const uint64_t begin = 8 + length;
   std::map<std::string, StoredTensor> tensors;
   try {
-    const Json header = Json::parse(text_at(*file, 8, length));
+    const Json header = Json::parse(chars_at(*file, 8, length));
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
         continue;
