@@ -138,6 +138,7 @@ void OptimizerShards::unshard() {
   if (!is_sharded_) {
     return;
   }
+  state_bytes_ = state_bytes();
   const at::NoGradGuard no_grad;
   const OptimizerClass& of_optimizer = class_of(optimizer_);
   auto& states = optimizer_.state();
@@ -263,6 +264,9 @@ void OptimizerShards::gather() {
 }
 
 size_t OptimizerShards::state_bytes() const {
+  if (!is_sharded_) {
+    return state_bytes_;
+  }
   size_t bytes = 0;
   const OptimizerClass& of_optimizer = class_of(optimizer_);
   for (const auto& [parameter, state] : optimizer_.state()) {

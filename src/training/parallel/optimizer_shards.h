@@ -51,7 +51,7 @@ class OptimizerShards {
   void take_gradients();
   void gather();
 
-  // Bytes of the optimizer's states on this rank.
+  // Returns how many bytes the optimizer's states of the segments have, or had when it was sharded last.
   size_t state_bytes() const;
 
  private:
@@ -70,6 +70,7 @@ class OptimizerShards {
   std::vector<int64_t> begins_;           // per segment: its first element among those of the parameter
   std::vector<at::Tensor> own_elements_;  // per segment: of the parameter, as one dimension
   bool is_sharded_ = false;
+  size_t state_bytes_ = 0;  // before `unshard`
 };
 
 }  // namespace sconce

@@ -230,6 +230,8 @@ class TrainStep::Impl {
   }
 
   std::optional<size_t> skip() {
+    TORCH_CHECK(group_ == nullptr || !options_.synchronize_batch_norm(),
+                "TrainStep::skip: other ranks wait for this one in their batch norms, which are synchronized");
     std::optional<size_t> ranks;
     begin_call(std::nullopt);
     run_with_others([&] {

@@ -46,9 +46,10 @@ Progress BatchOrder::after_step(const Progress& now) const {
 }
 
 std::pair<int64_t, int64_t> BatchOrder::place_of(const Progress& now, size_t call, int64_t rank) const {
-  const int64_t batch = static_cast<int64_t>(call) * placement_.world + rank;
-  const int64_t begin = std::min(examples_, now.example + batch * size_);
-  return {begin, std::min(examples_, begin + size_)};
+  const int64_t of_call = placement_.world * size_;
+  const int64_t begin = std::min(examples_, now.example + static_cast<int64_t>(call) * of_call);
+  const int64_t count = std::min(examples_ - begin, of_call);
+  return {begin + count * rank / placement_.world, begin + count * (rank + 1) / placement_.world};
 }
 
 std::vector<int64_t> BatchOrder::sizes(const Progress& now, size_t call) const {
@@ -72,6 +73,13 @@ std::set<int64_t> BatchOrder::kinds() const {
   }
   kinds.erase(0);
   return kinds;
+}
+
+bool BatchOrder::has_empty_batches() const {
+  const auto whole_steps = static_cast<int64_t>(steps_per_epoch()) - 1;
+  const std::vector<int64_t> last =
+      sizes({.example = whole_steps * accumulate_ * placement_.world * size_}, static_cast<size_t>(accumulate_ - 1));
+  return std::ranges::find(last, 0) != last.end();
 }
 
 at::Tensor BatchOrder::batch(const Progress& now, size_t call) {

@@ -21,9 +21,9 @@ struct Progress {
   int64_t example = 0;  // examples that the epoch under way has taken, in all processes
 };
 
-// The order of an epoch's examples is a permutation that follows from the seed and the epoch's number. It is cut into
-// consecutive batches. In call c of a step, rank r of R processes takes batch c * R + r of the step, so that R processes
-// take in each step the examples that one process with a batch R times as large takes.
+// The order of an epoch's examples is a permutation that follows from the seed and the epoch's number. A call of R processes
+// takes the next R batches of it, which these divide evenly: rank r takes the r-th part. So R processes take in each step
+// the examples that one process with a batch R times as large takes.
 class BatchOrder {
  public:
   // Throws UserError if an epoch has no step.
@@ -40,6 +40,8 @@ class BatchOrder {
   // Returns the sizes of the batches of all ranks in a call of the next step. The last ones of an epoch may be smaller, or
   // 0.
   std::vector<int64_t> sizes(const Progress& now, size_t call) const;
+  // Returns whether the last call of an epoch has fewer examples than there are processes.
+  bool has_empty_batches() const;
   // Returns the different sizes of batches in an epoch, without 0.
   std::set<int64_t> kinds() const;
   // Returns the numbers of the examples of this process's batch: int64, one dimension.

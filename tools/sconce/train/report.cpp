@@ -35,7 +35,7 @@ Rows rows_of_plans(const TrainExplanation& explanation) {
   }
   if (explanation.state_bytes > 0) {
     rows.emplace_back("optimizer states", format_bytes(static_cast<double>(explanation.state_bytes)) +
-                                              " in this process, of a part of the parameters");
+                                              " in this process, of its part of the parameters");
   }
   const OptimizerExplanation& optimizer = explanation.optimizer;
   rows.emplace_back("optimizer by plan",

@@ -101,6 +101,11 @@ Training::Training(Module module, std::shared_ptr<const DataSource> data, TrainS
       initial_lrs_(learning_rates_of(*optimizer_)),
       schedule_(schedule_of(settings_, initial_lrs_.front())),
       step_(module_, loss_, *optimizer_, options_of(settings_, ranks_)) {
+  if (settings_.sync_batch_norm && !ranks_.is_alone() && order_.has_empty_batches()) {
+    throw UserError(
+        "--sync-batch-norm: the last step of an epoch has fewer examples than there are processes, and a batch norm "
+        "over all of them needs one of each; give --drop-last, or another --batch");
+  }
   module_.train();
 }
 
