@@ -1,5 +1,6 @@
 // A rank that raises, ends or hangs: every other rank gets one error that names it, and no parameter is half updated.
-#include "tests/parallel/ranks.h"
+#include "tests/parallel/optimizers.h"
+#include "tests/support/ranks.h"
 #include "tests/training/two_trainings.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,6 @@
 // A sharded optimizer updates as a whole one does, to the bit, and each rank has its part of the states.
-#include "tests/parallel/ranks.h"
+#include "tests/parallel/optimizers.h"
+#include "tests/support/ranks.h"
 #include "tests/training/two_trainings.h"
 
 #include <ATen/ATen.h>

@@ -1,5 +1,6 @@
 // Ranks that train together have the parameters of one process with the whole batch, whatever program serves each of them.
-#include "tests/parallel/ranks.h"
+#include "tests/parallel/optimizers.h"
+#include "tests/support/ranks.h"
 #include "tests/training/two_trainings.h"
 
 #include <ATen/ATen.h>

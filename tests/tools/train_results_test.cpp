@@ -1,4 +1,5 @@
 // What sconce train computes, compared with loops of LibTorch's.
+#include "tests/support/ranks.h"
 #include "tests/tools/train_command.h"
 #include "tools/sconce/train/batch_order.h"
 #include "tools/sconce/train/checkpoint.h"
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 
 namespace sconce::tests {
 namespace {
@@ -264,23 +266,25 @@ TEST_F(TrainResults, MetricsAreOfTheTrainedModel) {
   EXPECT_THAT(read_file(file("run/report.html")), HasSubstr("accuracy by step"));
 }
 
-// Three processes evaluate a third each.
-TEST_F(TrainResults, EvaluationsOfProcessesAddUpToThatOfOne) {
+// Three ranks evaluate a third each.
+TEST_F(TrainResults, EvaluationsOfRanksAddUpToThatOfOne) {
   const auto data = cli::open_data({.data = {pair_}}, "--data");
   const cli::TrainSettings settings{
       .loss = {"cross_entropy"}, .optimizer = "sgd", .epochs = 1, .batch = 8, .metric = {"accuracy", "f1"}};
-  const auto evaluate = [&](cli::Placement placement) {
-    return cli::Training(load(model_), data, settings, cli::sum_of_losses(cli::loss_parts(settings.loss)), placement)
+  const auto evaluate = [&](const cli::Ranks& ranks) {
+    return cli::Training(load(model_), data, settings, cli::sum_of_losses(cli::loss_parts(settings.loss)), ranks)
         .evaluate(*data);
   };
   const cli::Evaluation whole = evaluate({});
-  cli::Evaluation sum = evaluate({.rank = 0, .world = 3});
-  sum.merge(evaluate({.rank = 1, .world = 3}).state());
-  sum.merge(evaluate({.rank = 2, .world = 3}).state());
-  EXPECT_NEAR(sum.loss(), whole.loss(), 1e-6);
-  for (size_t i = 0; i < settings.metric.size(); ++i) {
-    EXPECT_EQ(sum.metrics()[i].second, whole.metrics()[i].second) << settings.metric[i];
-  }
+  std::mutex mutex;
+  testing::run_all_ranks(3, [&](const DataParallel& group) {
+    const cli::Evaluation found = evaluate(cli::Ranks(group));
+    const std::lock_guard lock(mutex);
+    EXPECT_NEAR(found.loss(), whole.loss(), 1e-6);
+    for (size_t i = 0; i < settings.metric.size(); ++i) {
+      EXPECT_EQ(found.metrics()[i].second, whole.metrics()[i].second) << settings.metric[i];
+    }
+  });
 }
 
 // The best model is that of a training that ends with the best epoch.

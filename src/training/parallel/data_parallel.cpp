@@ -44,6 +44,10 @@ int number_of(const std::string& name, const std::string& text) {
   return number;
 }
 
+void expect_rank(int rank, int world) {
+  TORCH_CHECK(rank >= 0 && rank < world, "data parallel: there is no rank ", rank, " of ", world);
+}
+
 c10::intrusive_ptr<c10d::Store> store_of_environment(int rank, int world, const DataParallelSettings& settings) {
   const std::string address = required_variable("MASTER_ADDR");
   const int port = number_of("MASTER_PORT", required_variable("MASTER_PORT"));
@@ -69,7 +73,7 @@ c10::intrusive_ptr<c10d::Store> store_of_environment(int rank, int world, const 
 
 std::shared_ptr<RankGroup> make_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int world,
                                       const DataParallelSettings& settings) {
-  TORCH_CHECK(world > 0 && rank >= 0 && rank < world, "data parallel: there is no rank ", rank, " of ", world);
+  expect_rank(rank, world);
   static std::atomic<uint64_t> groups = 0;
   std::string name = "sconce_" + std::to_string(groups++);
   try {
@@ -99,6 +103,7 @@ DataParallel DataParallel::from_environment(const DataParallelSettings& settings
   }
   const int rank = number_of("RANK", required_variable("RANK"));
   const int world = number_of("WORLD_SIZE", required_variable("WORLD_SIZE"));
+  expect_rank(rank, world);
   return {store_of_environment(rank, world, settings), rank, world, settings};
 }
 

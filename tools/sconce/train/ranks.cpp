@@ -8,16 +8,16 @@
 
 namespace sconce::cli {
 
-Ranks Ranks::of_environment() {
-  Ranks ranks;
-  if (std::getenv("RANK") != nullptr || std::getenv("WORLD_SIZE") != nullptr) {
-    const DataParallel group = DataParallel::from_environment();
-    if (group.world_size() > 1) {
-      ranks.placement_ = {.rank = group.rank(), .world = group.world_size()};
-      ranks.group_ = group;
-    }
+Ranks::Ranks(const DataParallel& group) {
+  if (group.world_size() > 1) {
+    placement_ = {.rank = group.rank(), .world = group.world_size()};
+    group_ = group;
   }
-  return ranks;
+}
+
+Ranks Ranks::of_environment() {
+  const bool is_started = std::getenv("RANK") != nullptr || std::getenv("WORLD_SIZE") != nullptr;
+  return is_started ? Ranks(DataParallel::from_environment()) : Ranks();
 }
 
 std::vector<double> Ranks::sum(const std::vector<double>& numbers) const {

@@ -17,6 +17,7 @@ class Ranks {
  public:
   // A process that is alone.
   Ranks() = default;
+  explicit Ranks(const DataParallel& group);
   // Joins the processes that the environment describes (DataParallel::from_environment).
   static Ranks of_environment();
 

@@ -1,8 +1,6 @@
 // Ranks of a test: threads of this process, each with a group of its own on one store.
 #pragma once
 
-#include "tests/training/two_trainings.h"
-
 #include <sconce/data_parallel.h>
 
 #include <functional>
@@ -18,14 +16,5 @@ std::vector<std::string> run_ranks(int world, const std::function<void(const Dat
 // The same where no rank may raise.
 void run_all_ranks(int world, const std::function<void(const DataParallel& ranks)>& run,
                    const DataParallelSettings& settings = {.timeout = std::chrono::seconds(60)});
-
-struct NamedOptimizer {
-  const char* name;
-  MakeOptimizer make;
-};
-// One of each class that sconce knows.
-std::vector<NamedOptimizer> optimizers();
-
-inline at::Tensor mse(const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }
 
 }  // namespace sconce::testing

@@ -1,12 +1,8 @@
-#include "tests/parallel/ranks.h"
+#include "tests/support/ranks.h"
 
 #include "base/exception_message.h"
 
 #include <gtest/gtest.h>
-#include <torch/optim/adagrad.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/rmsprop.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <cstdlib>
@@ -30,7 +26,7 @@ std::vector<std::string> run_ranks(int world, const std::function<void(const Dat
       try {
         run(DataParallel(store, rank, world, settings));
       } catch (const std::exception& error) {
-        messages[static_cast<size_t>(rank)] = message_of(error);
+        messages[static_cast<size_t>(rank)] = sconce::message_of(error);
       }
     });
   }
@@ -46,23 +42,6 @@ void run_all_ranks(int world, const std::function<void(const DataParallel& ranks
   for (size_t rank = 0; rank < messages.size(); ++rank) {
     EXPECT_EQ(messages[rank], "") << "rank " << rank;
   }
-}
-
-std::vector<NamedOptimizer> optimizers() {
-  using Tensors = std::vector<at::Tensor>;
-  using namespace torch::optim;
-  return {
-      {"SGD with momentum", sgd},
-      {"Adam", adam},
-      {"Adam, amsgrad",
-       [](Tensors parameters) { return std::make_unique<Adam>(std::move(parameters), AdamOptions(0.01).amsgrad(true)); }},
-      {"AdamW", [](Tensors parameters) { return std::make_unique<AdamW>(std::move(parameters), AdamWOptions(0.01)); }},
-      {"RMSprop",
-       [](Tensors parameters) {
-         return std::make_unique<RMSprop>(std::move(parameters), RMSpropOptions(0.001).eps(1e-3).momentum(0.5));
-       }},
-      {"Adagrad",
-       [](Tensors parameters) { return std::make_unique<Adagrad>(std::move(parameters), AdagradOptions(0.01)); }}};
 }
 
 }  // namespace sconce::testing
