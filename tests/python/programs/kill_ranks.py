@@ -55,13 +55,15 @@ def run(arguments, number, whole, seconds, rng):
     agent = subprocess.Popen(command(arguments.sconce, folder, output, arguments.processes, restarts=3), stdout=log, stderr=log,
                              env=os.environ | {"OMP_NUM_THREADS": "1"})
     happened = []
-    for _ in range(rng.randint(1, 2)):
-        time.sleep(rng.uniform(0.3, seconds))
+    for event in range(rng.randint(1, 2)):
+        while not children_of(agent.pid) and agent.poll() is None:
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0, 0.4 * seconds))
         ranks = children_of(agent.pid)
-        if not ranks or agent.poll() is not None:
-            continue
+        if not ranks:
+            break  # it has ended
         victim = rng.randrange(len(ranks))
-        what = rng.choice(["kill", "kill", "kill", "pause"])
+        what = "kill" if event == 0 else rng.choice(["kill", "pause"])
         try:
             if what == "kill":
                 os.kill(ranks[victim], signal.SIGKILL)
