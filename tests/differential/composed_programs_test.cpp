@@ -207,6 +207,7 @@ const std::map<std::string, std::vector<std::string>>& rows_without_calls() {
       {"called by C++ functions, whose traces tests/training has",
        {"aten::_has_compatible_shallow_copy_type", "aten::empty_permuted", "aten::is_same_size", "aten::sym_numel",
         "aten::sym_size", "aten::sym_stride"}},
+      {"of several ranks, which tests/parallel has", {"_c10d_functional::wait_tensor"}},
       {"they are about GPUs, on which tests/cuda_graphs runs programs", {"aten::cpu", "aten::cuda"}},
       {"LibTorch's own: without checks, or over memory that is copied when it is written",
        {"aten::_lazy_clone", "aten::_reshape_alias", "aten::lift"}},

@@ -310,6 +310,7 @@ TraceSettings::Complete TrainTrace::end_with_update(Graph& graph, const StepEndi
     }
   }
   const size_t segments = shards_ != nullptr ? shards_->gradients().size() : 0;
+  const size_t trained = parameters.tensors.size();
   const size_t gathered = parameters.tensors.front().is_cpu() ? 0 : kGatheredBytes;
   return [=, placed = reductions_](Graph& whole, bool has_kernels, PassRunner& runner) {
     if (placed != nullptr) {
@@ -319,7 +320,7 @@ TraceSettings::Complete TrainTrace::end_with_update(Graph& graph, const StepEndi
       place_clip(whole, kept, *updates.clipping.norm, reductions.group, has_kernels, runner);
     }
     if (segments > 0) {
-      return_instead(whole, kept, parameters.tensors.size(), whole.inputs().slice(first_segment, segments));
+      return_instead(whole, kept, trained, whole.inputs().slice(first_segment, segments));
     }
     place_updates(whole, updates, has_kernels, is_exact, gathered, runner);
   };
