@@ -29,8 +29,7 @@ struct BucketLayout {
   int64_t first_flag = 0;
 
   // A bucket is closed once it has the bytes, the first one once it has `first_bytes`. Its tensors are of one dtype and
-  // device.
-  // Each can be cut into `parts` of equal size.
+  // device. Each can be cut into `parts` of equal size.
   static BucketLayout of(const std::vector<at::Tensor>& parameters, size_t first_bytes, size_t bytes, int64_t parts);
 };
 

@@ -9,8 +9,8 @@
 namespace sconce {
 
 // Makes ranks a group. All of them call it with the same store. Returns when they are connected. The store keeps no other
-// that begin with `name`. Ignores SIGPIPE from then on, if the program has not set a handler: gloo's writes to a rank that
-// has ended would end the program without a word.
+// keys that begin with `name`. Ignores SIGPIPE from then on, if the program has not set a handler: gloo's writes to a rank
+// that has ended would end the program without a word.
 c10::intrusive_ptr<c10d::ProcessGroup> make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, const std::string& name,
                                                        int rank, int world, std::chrono::milliseconds timeout);
 

@@ -33,6 +33,20 @@ const OptimizerClass& class_of(const torch::optim::Optimizer& optimizer) {
   return optimizer_class(rule->name());
 }
 
+// Returns all tensors that the state may have; undefined ones for those that it has not.
+std::vector<at::Tensor> tensors_of(const OptimizerClass& of_optimizer, torch::optim::OptimizerParamState& state) {
+  std::vector<at::Tensor> tensors;
+  of_optimizer.visit_tensors(state, [&](const char* /*name*/, at::Tensor& tensor) { tensors.push_back(tensor); });
+  return tensors;
+}
+
+// `tensors`: as `tensors_of` returns them; there may be more.
+void set_tensors(const OptimizerClass& of_optimizer, torch::optim::OptimizerParamState& state,
+                 const std::vector<at::Tensor>& tensors) {
+  auto next = tensors.begin();
+  of_optimizer.visit_tensors(state, [&](const char* /*name*/, at::Tensor& tensor) { tensor = *next++; });
+}
+
 }  // namespace
 
 OptimizerShards::OptimizerShards(RankGroup& group, std::shared_ptr<GradientBuckets> buckets,
@@ -70,12 +84,19 @@ OptimizerShards::OptimizerShards(RankGroup& group, std::shared_ptr<GradientBucke
 }
 
 OptimizerShards::~OptimizerShards() {
-  for (size_t group = 0; is_sharded_ && group < groups_.size(); ++group) {
+  if (is_sharded_) {
+    give_back_parameters();
+  }
+}
+
+void OptimizerShards::give_back_parameters() {
+  for (size_t group = 0; group < groups_.size(); ++group) {
     optimizer_.param_groups()[group].params() = groups_[group];
   }
   for (const at::Tensor& segment : segments_.tensors) {
     optimizer_.state().erase(segment.unsafeGetTensorImpl());
   }
+  is_sharded_ = false;
 }
 
 at::Tensor OptimizerShards::part_of(const at::Tensor& tensor, size_t segment) const {
@@ -105,21 +126,16 @@ void OptimizerShards::shard() {
     if (int64_t* const steps = of_optimizer.steps(*state)) {
       *steps = *of_optimizer.steps(*whole->second);
     }
-    std::vector<at::Tensor> tensors;
-    of_optimizer.visit_tensors(*whole->second, [&](const char* /*name*/, at::Tensor& tensor) { tensors.push_back(tensor); });
-    auto next = tensors.begin();
-    of_optimizer.visit_tensors(*state, [&](const char* /*name*/, at::Tensor& tensor) {
-      if (const at::Tensor& of_parameter = *next++; of_parameter.defined()) {
-        tensor = part_of(of_parameter, i).clone();
-      }
-    });
+    std::vector<at::Tensor> tensors = tensors_of(of_optimizer, *whole->second);
+    for (at::Tensor& tensor : tensors) {
+      tensor = tensor.defined() ? part_of(tensor, i).clone() : tensor;
+    }
+    set_tensors(of_optimizer, *state, tensors);
     states[segments_.tensors[i].unsafeGetTensorImpl()] = std::move(state);
-  }
-  for (const at::Tensor& parameter : parameters_.tensors) {
-    states.erase(parameter.unsafeGetTensorImpl());
   }
   FlatSet<const c10::TensorImpl*> trained;
   for (const at::Tensor& parameter : parameters_.tensors) {
+    states.erase(parameter.unsafeGetTensorImpl());
     trained.insert(parameter.unsafeGetTensorImpl());
   }
   for (size_t group = 0; group < groups_.size(); ++group) {
@@ -149,11 +165,6 @@ void OptimizerShards::unshard() {
   const auto state_of = [&](size_t segment) -> torch::optim::OptimizerParamState* {
     return find_state(optimizer_, segments_.tensors[segment]);
   };
-  const auto tensors_of = [&](torch::optim::OptimizerParamState& state) {
-    std::vector<at::Tensor> tensors;
-    of_optimizer.visit_tensors(state, [&](const char* /*name*/, at::Tensor& tensor) { tensors.push_back(tensor); });
-    return tensors;
-  };
   for (size_t i = 0; i < segments_.tensors.size(); ++i) {
     auto* const state = state_of(i);
     if (begins_[i] != 0 || state == nullptr) {
@@ -164,7 +175,7 @@ void OptimizerShards::unshard() {
     if (const int64_t* const steps = of_optimizer.steps(*state)) {
       row[1] = *steps;
     }
-    const std::vector<at::Tensor> tensors = tensors_of(*state);
+    const std::vector<at::Tensor> tensors = tensors_of(of_optimizer, *state);
     for (size_t k = 0; k < tensors.size(); ++k) {
       row[2 + k] = tensors[k].defined() ? 1 : 0;
     }
@@ -206,7 +217,7 @@ void OptimizerShards::unshard() {
         auto* const state = member != members.end() ? state_of(segment) : nullptr;
         if (state != nullptr && row_of(member->parameter)[2 + k] != 0) {
           own.narrow(0, member->offset + begins_[segment] - first, segments_.tensors[segment].numel())
-              .copy_(tensors_of(*state)[static_cast<size_t>(k)]);
+              .copy_(tensors_of(of_optimizer, *state)[static_cast<size_t>(k)]);
         }
       }
       const at::Tensor full = at::empty({bucket.numel()}, bucket.options());
@@ -219,20 +230,13 @@ void OptimizerShards::unshard() {
       }
     }
   }
-  for (const at::Tensor& segment : segments_.tensors) {
-    states.erase(segment.unsafeGetTensorImpl());
-  }
+  give_back_parameters();
   for (size_t i = 0; i < whole.size(); ++i) {
     if (whole[i] != nullptr) {
-      auto next = tensors[i].begin();
-      of_optimizer.visit_tensors(*whole[i], [&](const char* /*name*/, at::Tensor& tensor) { tensor = *next++; });
+      set_tensors(of_optimizer, *whole[i], tensors[i]);
       states[parameters_.tensors[i].unsafeGetTensorImpl()] = std::move(whole[i]);
     }
   }
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    optimizer_.param_groups()[group].params() = groups_[group];
-  }
-  is_sharded_ = false;
 }
 
 void OptimizerShards::load() {

@@ -44,7 +44,6 @@ class OptimizerShards {
   const TrainedParameters& parameters() const { return parameters_; }
   const TrainedParameters& segments() const { return segments_; }
   const std::vector<at::Tensor>& gradients() const { return gradients_; }  // in the buckets, per segment
-  const std::vector<size_t>& parameter_of_segment() const { return parameter_of_segment_; }
 
   void load();
   // Gives segments the gradients of those parameters that have one.
@@ -55,6 +54,7 @@ class OptimizerShards {
   size_t state_bytes() const;
 
  private:
+  void give_back_parameters();
   // Returns the elements of a segment among those of `tensor`, which is like its parameter, as one dimension.
   at::Tensor part_of(const at::Tensor& tensor, size_t segment) const;
 
@@ -67,8 +67,7 @@ class OptimizerShards {
   TrainedParameters segments_;
   std::vector<at::Tensor> gradients_;
   std::vector<size_t> parameter_of_segment_;
-  std::vector<int64_t> begins_;           // per segment: its first element among those of the parameter
-  std::vector<at::Tensor> own_elements_;  // per segment: of the parameter, as one dimension
+  std::vector<int64_t> begins_;  // per segment: its first element among those of the parameter
   bool is_sharded_ = false;
   size_t state_bytes_ = 0;  // before `unshard`
 };

@@ -15,7 +15,7 @@ namespace sconce {
 namespace {
 
 at::Tensor sum_over_ranks(const at::Tensor& local, const std::string& group) {
-  std::vector<at::Tensor> sum = {local.contiguous().clone()};
+  std::vector<at::Tensor> sum = {local.clone(at::MemoryFormat::Contiguous)};
   c10d::resolve_process_group(group)->allreduce(sum)->wait();
   return sum.front();
 }

@@ -1,8 +1,8 @@
 #include "training/step/place_clip.h"
 
-#include "executor/stages.h"
 #include "load/compile_op_row.h"
 #include "training/clipping.h"
+#include "training/step/optimize_ending.h"
 #include "training/step/place_reductions.h"
 #include "training/step/step_positions.h"
 
@@ -20,10 +20,7 @@ void place_clip(Graph& graph, size_t first, double max_norm, const std::string& 
       text->inputs()[i]->set_facts(*facts);
     }
   }
-  run_stage(Stage::kRequired, text, runner);
-  run_stage(Stage::kOptimize, text, runner);
-  std::shared_ptr<Graph> factor = std::move(text);
-  fuse_passes(factor, GroupMoves::kOperators, has_kernels, /*packs_weights=*/false, runner);
+  const std::shared_ptr<Graph> factor = optimize_ending(std::move(text), has_kernels, runner);
   const StepPositions positions(graph);
   size_t position = 0;
   ValueMap values;

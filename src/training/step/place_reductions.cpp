@@ -16,10 +16,10 @@ Value* insert_operator(Graph& graph, const char* name, c10::ArrayRef<Value*> ope
 
 }  // namespace
 
-std::vector<PlacedReduction> place_reductions(Graph& graph, const StepReductions& reductions) {
+std::vector<ReductionExplanation> place_reductions(Graph& graph, const StepReductions& reductions) {
   const StepPositions positions(graph);
   // All positions are found before any node is inserted.
-  std::vector<PlacedReduction> placed;
+  std::vector<ReductionExplanation> placed;
   std::vector<Node*> of_bucket;
   std::vector<Node*> of_member;
   size_t begins = 0;

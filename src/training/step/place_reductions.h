@@ -14,6 +14,8 @@
 
 #include "ir/graph.h"
 
+#include <sconce/train_step.h>
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -35,16 +37,8 @@ struct StepReductions {
   std::string group;  // in c10d's registry
 };
 
-// Where a reduction was placed.
-struct PlacedReduction {
-  size_t bytes;
-  size_t parameters;
-  size_t begins_after;  // how many nodes of the graph
-  size_t nodes;         // of the graph, without the reductions
-};
-
-// The gradients among the outputs are the views in the buckets afterwards.
-std::vector<PlacedReduction> place_reductions(Graph& graph, const StepReductions& reductions);
+// Returns where they stand. The gradients among the outputs are the views in the buckets afterwards.
+std::vector<ReductionExplanation> place_reductions(Graph& graph, const StepReductions& reductions);
 
 // Inserts `broadcast_` of a tensor, from rank 0, and its wait before `position`. Returns the tensor that has rank 0's
 // elements.

@@ -1,7 +1,7 @@
 #include "training/step/place_updates.h"
 
-#include "executor/stages.h"
 #include "load/compile_op_row.h"
+#include "training/step/optimize_ending.h"
 #include "training/step/step_positions.h"
 
 #include <algorithm>
@@ -53,12 +53,7 @@ std::shared_ptr<Graph> compile_update(const StepUpdates& updates, unsigned varia
   while (!graph->outputs().empty()) {
     graph->body().remove_return(0);
   }
-  run_stage(Stage::kRequired, graph, runner);
-  run_stage(Stage::kOptimize, graph, runner);
-  std::shared_ptr<Graph> fused = std::move(graph);
-  fuse_passes(fused, GroupMoves::kOperators, has_kernels && !(is_exact && kernels_round_otherwise(update)),
-              /*packs_weights=*/false, runner);
-  return fused;
+  return optimize_ending(std::move(graph), has_kernels && !(is_exact && kernels_round_otherwise(update)), runner);
 }
 
 // Collects updates, in their order, until their gradients have `most_bytes`. Moves these to the place of the last one.

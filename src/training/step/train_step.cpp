@@ -193,9 +193,6 @@ class TrainStep::Impl {
         dynamic_cast<const torch::optim::LBFGS*>(&optimizer) == nullptr,
         "TrainStep: torch::optim::LBFGS evaluates the loss several times in a step, through a closure, and a TrainStep "
         "evaluates it once; use another optimizer, or call LBFGS::step with a closure of your own");
-    if (options_.accumulate() > 1 || group_ != nullptr) {
-      seed_ = at::empty({}, at::TensorOptions(at::kDouble).device(trained_parameters(optimizer).tensors.front().device()));
-    }
     TORCH_CHECK(!options_.shard_optimizer() || !options_.keep_gradients(),
                 "TrainOptions: a sharded step cannot keep gradients: parameters are exchanged in their memory");
     if (group_ != nullptr) {
@@ -274,9 +271,7 @@ class TrainStep::Impl {
       const auto& trace = static_cast<const TrainTrace&>(*recording);
       trace.explain(explanation.plans);
       if (explanation.reductions.empty()) {
-        for (const PlacedReduction& placed : trace.reductions()) {
-          explanation.reductions.push_back({placed.bytes, placed.parameters, placed.begins_after, placed.nodes});
-        }
+        explanation.reductions = trace.reductions();
       }
     }
     explanation.optimizer = update_.explain();
@@ -301,10 +296,10 @@ class TrainStep::Impl {
   }
 
   void begin_call(std::optional<double> share) {
-    if (share && !seed_.defined()) {
+    const bool has_share = share || options_.accumulate() > 1 || group_ != nullptr;
+    if (has_share && !seed_.defined()) {
       seed_ = at::empty({}, at::TensorOptions(at::kDouble).device(trained_parameters(optimizer_).tensors.front().device()));
       table_.clear();  // recordings without a seed
-      set_share_.reset();
     }
     const size_t ranks = group_ != nullptr ? static_cast<size_t>(group_->world()) : 1;
     const double value = share.value_or(1.0 / static_cast<double>(options_.accumulate() * ranks));

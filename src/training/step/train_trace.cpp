@@ -242,8 +242,8 @@ void TrainTrace::run_on_tracer(const Module& module, const TrainStep::GeneralLos
   }
 }
 
-std::vector<PlacedReduction> TrainTrace::reductions() const {
-  return is_ready() && reductions_ != nullptr ? *reductions_ : std::vector<PlacedReduction>();
+std::vector<ReductionExplanation> TrainTrace::reductions() const {
+  return is_ready() && reductions_ != nullptr ? *reductions_ : std::vector<ReductionExplanation>();
 }
 
 std::shared_ptr<TrainTrace> TrainTrace::refused(const Module& module, const StepArguments& arguments,
@@ -297,7 +297,7 @@ TraceSettings::Complete TrainTrace::end_with_update(Graph& graph, const StepEndi
   StepReductions reductions;
   if (has_ranks) {
     buckets_ = ending.buckets;
-    reductions_ = std::make_shared<std::vector<PlacedReduction>>();
+    reductions_ = std::make_shared<std::vector<ReductionExplanation>>();
     reductions.group = ending.group;
     const auto& buckets = buckets_->layout().buckets;
     for (size_t i = 0; i < buckets.size(); ++i) {

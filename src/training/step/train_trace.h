@@ -80,7 +80,7 @@ class TrainTrace final : public CallRecording {
   // Returns what gradients flow to: the parameters, and after them other leaves, which the optimizer does not know.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
   // Returns where the plan reduces the buckets; nothing if it does not, or is not compiled.
-  std::vector<PlacedReduction> reductions() const;
+  std::vector<ReductionExplanation> reductions() const;
   // Returns how many parameters the plan updates.
   size_t updated_parameters() const { return update_ == nullptr ? 0 : update_->count(); }
 
@@ -122,7 +122,7 @@ class TrainTrace final : public CallRecording {
   std::shared_ptr<GradientBuckets> buckets_;  // of a plan that reduces them
   std::shared_ptr<OptimizerShards> shards_;   // of a plan that updates segments
   std::vector<at::Tensor> exchanged_;         // what the plan is given of both
-  std::shared_ptr<std::vector<PlacedReduction>> reductions_;
+  std::shared_ptr<std::vector<ReductionExplanation>> reductions_;
   std::shared_ptr<CompiledTrace> plan_;
 };
 
