@@ -49,7 +49,8 @@ std::pair<int64_t, int64_t> BatchOrder::place_of(const Progress& now, size_t cal
   const int64_t of_call = placement_.world * size_;
   const int64_t begin = std::min(examples_, now.example + static_cast<int64_t>(call) * of_call);
   const int64_t count = std::min(examples_ - begin, of_call);
-  return {begin + count * rank / placement_.world, begin + count * (rank + 1) / placement_.world};
+  const auto [first, last] = Placement{rank, placement_.world}.part_of(count);
+  return {begin + first, begin + last};
 }
 
 std::vector<int64_t> BatchOrder::sizes(const Progress& now, size_t call) const {

@@ -49,8 +49,7 @@ std::string scalar_field(const std::string& name, double value) {
                                                        number_bytes(static_cast<float>(value))));
 }
 
-// ---- Records: length, its checksum, bytes, their checksum
-// ------------------------------------------------------------------
+// ---- Records: length, its checksum, bytes, their checksum ----------------------------------------------------------
 
 constexpr std::array<uint32_t, 256> crc32c_table() {
   constexpr uint32_t kPolynomial = 0x82f63b78;  // Castagnoli's, bits reversed

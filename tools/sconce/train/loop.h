@@ -34,10 +34,9 @@ class TrainLoop {
   TrainLoop(Training& training, const DataSource* validation, const TrainFolder& folder, LoopOptions options, TrainRun run);
 
   // Returns after the last step, after `max_steps`, or after the step or in the validation that the user interrupts; such a
-  // validation is made when the training goes on. Writes files after an
-  // epoch if the last were written more than a second before. A file that cannot be written then is warned of once, and
-  // stays as it is. Before it throws what a step throws, writes the losses so far; also a checkpoint if the step had not
-  // begun, as when the data cannot be read.
+  // validation is made when the training goes on. Writes files after an epoch if the last were written more than a second
+  // before. A file that cannot be written then is warned of once, and stays as it is. Before it throws what a step throws,
+  // writes the losses so far; also a checkpoint if the step had not begun, as when the data cannot be read.
   void run();
   // Writes the checkpoint and the reports; if the training is complete, also the model. Throws UserError after all if one
   // could not be written.

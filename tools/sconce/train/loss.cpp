@@ -15,20 +15,13 @@
 namespace sconce::cli {
 namespace {
 
-void expect_equal_sizes(const std::string& loss, const at::Tensor& output, const at::Tensor& target) {
-  if (output.sizes() != target.sizes()) {
-    throw UserError("--loss " + loss + ": the model returns " + describe_tensor_type(output) + " for targets " +
-                    describe_tensor_type(target) + "; their sizes must be equal");
-  }
-}
-
 at::Tensor loss_of(const std::string& name, const at::Tensor& output, const at::Tensor& target) {
   if (name == "cross_entropy" || name == "nll") {
     const at::Tensor classes =
         at::isIntegralType(target.scalar_type(), /*includeBool=*/false) ? target.to(at::kLong) : target;
     return name == "nll" ? at::nll_loss_nd(output, classes) : at::cross_entropy_loss(output, classes);
   }
-  expect_equal_sizes(name, output, target);
+  expect_equal_sizes("--loss " + name, output, target);
   // Autocast may have made the output less precise than targets are.
   const at::Tensor values = target.to(output.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   return name == "mse"     ? at::mse_loss(output, values)
@@ -42,6 +35,13 @@ std::string count_of(size_t count, const std::string& what) {
 }
 
 }  // namespace
+
+void expect_equal_sizes(const std::string& option, const at::Tensor& output, const at::Tensor& target) {
+  if (output.sizes() != target.sizes()) {
+    throw UserError(option + ": the model returns " + describe_tensor_type(output) + " for targets " +
+                    describe_tensor_type(target) + "; their sizes must be equal");
+  }
+}
 
 std::vector<LossPart> loss_parts(const std::vector<std::string>& texts) {
   std::vector<LossPart> parts;

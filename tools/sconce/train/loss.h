@@ -34,4 +34,7 @@ TrainStep::GeneralLoss sum_of_losses(std::vector<LossPart> parts);
 // argument, or several, as forward takes them. Throws UserError if forward takes neither.
 TrainStep::GeneralLoss loss_of_module(Module module, const std::string& path);
 
+// Throws UserError, which begins with the option ("--loss mse"), if output and target differ in sizes.
+void expect_equal_sizes(const std::string& option, const at::Tensor& output, const at::Tensor& target);
+
 }  // namespace sconce::cli

@@ -2,6 +2,7 @@
 
 #include "base/nearest_name.h"
 #include "tools/sconce/report/errors.h"
+#include "tools/sconce/train/loss.h"
 #include "tools/sconce/values/compare.h"
 
 #include <ATen/ATen.h>
@@ -22,13 +23,6 @@ at::Tensor tensor_of_doubles(const std::vector<double>& values) { return at::ten
 std::vector<double> doubles_in(const at::Tensor& tensor) {
   const at::Tensor plain = tensor.to(at::kDouble).contiguous();
   return {plain.const_data_ptr<double>(), plain.const_data_ptr<double>() + plain.numel()};
-}
-
-void expect_equal_sizes_for(const std::string& metric, const at::Tensor& output, const at::Tensor& target) {
-  if (output.sizes() != target.sizes()) {
-    throw UserError("--metric " + metric + ": the model returns " + describe_tensor_type(output) + " for targets " +
-                    describe_tensor_type(target) + "; their sizes must be equal");
-  }
 }
 
 // Scores and true classes of examples: [examples, classes] and [examples].
@@ -80,7 +74,7 @@ class Accuracy final : public ShareMetric {
   explicit Accuracy(TargetKind targets) : targets_(targets) {}
   void add(const at::Tensor& output, const at::Tensor& target) override {
     if (targets_ == TargetKind::kBinary) {
-      expect_equal_sizes_for("accuracy", output, target);
+      expect_equal_sizes("--metric accuracy", output, target);
       return add_hits(output.gt(0).eq(target.gt(0.5)));
     }
     const ClassExamples examples = class_examples("accuracy", output, target);
@@ -114,7 +108,7 @@ class F1 final : public Metric {
     at::Tensor classes;
     int64_t count = 2;
     if (targets_ == TargetKind::kBinary) {
-      expect_equal_sizes_for("f1", output, target);
+      expect_equal_sizes("--metric f1", output, target);
       predicted = output.gt(0).reshape(-1).to(at::kLong);
       classes = target.gt(0.5).reshape(-1).to(at::kLong);
     } else {
@@ -153,7 +147,7 @@ class AreaUnderCurve final : public Metric {
 
   void add(const at::Tensor& output, const at::Tensor& target) override {
     if (targets_ == TargetKind::kBinary) {
-      expect_equal_sizes_for("auc", output, target);
+      expect_equal_sizes("--metric auc", output, target);
       return merge(at::stack({output.reshape(-1).to(at::kDouble), target.gt(0.5).reshape(-1).to(at::kDouble)}));
     }
     const ClassExamples examples = class_examples("auc", output, target);
@@ -210,7 +204,7 @@ class ErrorMetric final : public Metric {
   explicit ErrorMetric(std::string name) : name_(std::move(name)) {}
 
   void add(const at::Tensor& output, const at::Tensor& target) override {
-    expect_equal_sizes_for(name_, output, target);
+    expect_equal_sizes("--metric " + name_, output, target);
     if (target.numel() == 0) {
       return;
     }
