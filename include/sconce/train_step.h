@@ -71,7 +71,7 @@ class TrainOptions {
 
 // A bucket of gradients that a plan sums over ranks while backward goes on.
 struct ReductionExplanation {
-  size_t bytes = 0;         // that are summed, and into which the plan copies gradients
+  size_t bytes = 0;         // that are summed
   size_t parameters = 0;    // whose gradients they are
   size_t begins_after = 0;  // how many of the plan's nodes
   size_t waits_after = 0;   // the same for the end of the sum

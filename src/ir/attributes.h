@@ -44,6 +44,9 @@ inline const c10::Symbol kShared = c10::Symbol::attr("shared");
 inline const c10::Symbol kAutocast = c10::Symbol::attr("autocast");
 // 1 on a node that runs for its error alone (passes/simplify/keep_errors.h).
 inline const c10::Symbol kKeptError = c10::Symbol::attr("kept_error");
+// 1 on an aten::copy_ into an input of the graph. Nothing else reads or writes the elements between the begin of the run and
+// this node, so that the copied value may be computed in their place.
+inline const c10::Symbol kHome = c10::Symbol::attr("home");
 // The key of the gradient that was recorded for a node (autodiff/rules/gradient_rule.h). It is not printed.
 inline const c10::Symbol kRecordedGradient = c10::Symbol::attr("recorded_gradient");
 }  // namespace attr

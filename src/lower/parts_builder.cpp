@@ -58,7 +58,12 @@ void PartsBuilder::add_result(KernelStepParts& parts, const Value& value, const 
   for_each_user(value, [&](const Node& user) {
     is_boxed = is_boxed || (places_.unit_of(user) == nullptr && std::ranges::find(inside, &user) == inside.end());
   });
-  parts.results.push_back({registers_.at(&value), places_.slot_of(value), is_boxed, places_.is_reused(value)});
+  PreparedResult result{registers_.at(&value), places_.slot_of(value), is_boxed, places_.is_reused(value)};
+  const Value* const home = places_.home_of(value);
+  if (home != nullptr && result.slot == PreparedResult::kNoSlot) {
+    result.home = registers_.at(home);
+  }
+  parts.results.push_back(result);
 }
 
 void PartsBuilder::add_dropped(KernelStepParts& parts, const Node& node) const {

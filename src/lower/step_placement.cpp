@@ -161,6 +161,17 @@ uint32_t StepPlacement::slot_of(const Value& value) const {
   return found == slots_.end() ? kNoSlot : found->second;
 }
 
+const Value* StepPlacement::home_of(const Value& value) const {
+  const auto is_returned = [](const Use& use) { return use.user->kind() == prim::Return; };
+  const Value& outside = value_outside(value);
+  if (outside.uses().size() != 1 || (&outside != &value && std::ranges::count_if(value.uses(), is_returned) != 1)) {
+    return nullptr;
+  }
+  const Node& copy = *outside.uses()[0].user;
+  const bool is_home = copy.attribute(attr::kHome) != nullptr && copy.owning_block() == outside.node()->owning_block();
+  return is_home ? copy.input(0) : nullptr;
+}
+
 const std::vector<uint32_t>& StepPlacement::released_after(const Node& node) const {
   const auto found = released_.find(&node);
   return found == released_.end() ? kNone : found->second;
@@ -349,7 +360,9 @@ void StepPlacement::choose_slots(const Regions& regions) {
     }
     for (const Value* result : unit.nodes.back()->outputs()) {
       if (regions.is_plannable(*result)) {
-        add_slot(unit, *result, regions.last_use(*result, positions_));
+        if (unit.kernel->is_view || home_of(*result) == nullptr) {
+          add_slot(unit, *result, regions.last_use(*result, positions_));
+        }
       } else if (unit.kernel->is_view) {
         // Its object is the frame's, though its memory may be the caller's: the slot holds the base (TensorSlot::held).
         add_slot(unit, *result, regions.last_use_of_view(*result, positions_));

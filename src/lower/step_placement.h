@@ -52,6 +52,9 @@ class StepPlacement {
   // there is none.
   const Node* product_before(const Node& kernel) const;
   uint32_t slot_of(const Value& value) const;
+  // Returns the input of the graph in whose memory the value is computed, since all that happens to it is that it is copied
+  // there (attr::kHome); null for other values.
+  const Value* home_of(const Value& value) const;
   // Returns whether the value may be a tensor of a former run (ReusedResults): it may be held after the run or after the
   // trip of a loop. Others are freed after their last use.
   bool is_reused(const Value& value) const { return reused_.contains(&value); }

@@ -199,6 +199,17 @@ void KernelRunner::give_to_slot(Frame& frame, KernelResult& result, uint32_t ind
   frame.place_in_arena(index);
 }
 
+// Returns a tensor for a result without a slot.
+at::Tensor KernelRunner::new_result(Frame& frame, KernelResult& result, const PreparedResult& place) {
+  if (place.home != PreparedResult::kNoHome) {
+    const at::Tensor& home = frame[place.home].toTensor();
+    if (have_same_form(home, result.shell_)) {
+      return home;
+    }
+  }
+  return place.is_reused ? result.reused_.take(result.shell_) : empty_like_shell(result.shell_);
+}
+
 // Gives the results memory.
 void KernelRunner::take_memory(Frame& frame, StepState& state) const {
   for (size_t i = 0; i < parts_.results.size(); ++i) {
@@ -209,7 +220,7 @@ void KernelRunner::take_memory(Frame& frame, StepState& state) const {
     }
     if (index == PreparedResult::kNoSlot) {
       const at::Tensor& shell = result.shell_;
-      result.fresh_ = parts_.results[i].is_reused ? result.reused_.take(shell) : empty_like_shell(shell);
+      result.fresh_ = new_result(frame, result, parts_.results[i]);
       result.data = result.fresh_.mutable_data_ptr();
       // For kernels that write through the shell (PreparedKernel::reads_tensors).
       point_storage_at(shell, result.data);
@@ -302,6 +313,7 @@ std::string KernelRunner::describe() const {
   for (const PreparedResult& result : parts_.results) {
     const bool has_slot = result.slot != PreparedResult::kNoSlot;
     text += separator + std::string(has_slot ? "$" : "%") + std::to_string(has_slot ? result.slot : result.box);
+    text += result.home != PreparedResult::kNoHome ? " in %" + std::to_string(result.home) : "";
     separator = " ";
   }
   for (const uint32_t released : parts_.released) {

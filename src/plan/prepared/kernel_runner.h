@@ -106,6 +106,7 @@ class KernelRunner {
   bool asks_operators(Frame& frame) const;
   bool record_operand(Frame& frame, StepState& state, size_t i) const;
   void give_to_slot(Frame& frame, KernelResult& result, uint32_t index) const;
+  static at::Tensor new_result(Frame& frame, KernelResult& result, const PreparedResult& place);
   void find_number_memory(Frame& frame, KernelArguments& arguments) const;
 
   KernelStepParts parts_;

@@ -41,10 +41,12 @@ struct PreparedOperand {
 
 struct PreparedResult {
   static constexpr uint32_t kNoSlot = UINT32_MAX;
+  static constexpr Register kNoHome = UINT32_MAX;
   Register box;
   uint32_t slot = kNoSlot;  // without a slot the result is a new tensor in each run
   bool is_boxed = true;     // whether ordinary steps read the result: a slot's shell is put into `box`
   bool is_reused = false;   // a result without a slot may be a tensor of a former run (ReusedResults)
+  Register home = kNoHome;  // of a tensor in whose memory a result without a slot is computed, if it has the result's form
 };
 
 // The operands and results of a step that runs a kernel.

@@ -8,10 +8,10 @@
 namespace sconce {
 namespace {
 
-Value* insert_operator(Graph& graph, const char* name, c10::ArrayRef<Value*> operands, Node* position) {
+Node& insert_operator(Graph& graph, const char* name, c10::ArrayRef<Value*> operands, Node* position) {
   Node* const node = graph.create(c10::Symbol::fromQualString(name), operands)->insert_before(position);
   SCONCE_ASSERT(resolve(*node), "LibTorch has no operator ", name);
-  return node->output();
+  return *node;
 }
 
 }  // namespace
@@ -40,13 +40,17 @@ std::vector<ReductionExplanation> place_reductions(Graph& graph, const StepReduc
   for (const StepReductions::Bucket& bucket : reductions.buckets) {
     for (const StepReductions::Member& member : bucket.members) {
       Value* const view = graph.inputs()[member.view];
-      insert_operator(graph, "aten::copy_", {view, graph.outputs()[member.gradient], no}, *before++);
+      Node& copy = insert_operator(graph, "aten::copy_", {view, graph.outputs()[member.gradient], no}, *before++);
+      copy.set_attribute(attr::kHome, int64_t{1});
     }
   }
   for (size_t i = 0; i < reductions.buckets.size(); ++i) {
     Value* const tensor = graph.inputs()[reductions.buckets[i].tensor];
     insert_operator(graph, "_c10d_functional::all_reduce_", {tensor, sum, group}, of_bucket[i]);
-    insert_operator(graph, "_c10d_functional::wait_tensor", {tensor}, graph.body().return_node());
+  }
+  // After all reductions, some of which may begin at the end, too.
+  for (const StepReductions::Bucket& bucket : reductions.buckets) {
+    insert_operator(graph, "_c10d_functional::wait_tensor", {graph.inputs()[bucket.tensor]}, graph.body().return_node());
   }
   for (const StepReductions::Bucket& bucket : reductions.buckets) {
     for (const StepReductions::Member& member : bucket.members) {
@@ -59,8 +63,8 @@ std::vector<ReductionExplanation> place_reductions(Graph& graph, const StepReduc
 Value* insert_broadcast(Graph& graph, Value* tensor, const std::string& group, Node* position) {
   Value* const root = graph.insert_constant(0, position);
   Value* const name = graph.insert_constant(group, position);
-  Value* const sent = insert_operator(graph, "_c10d_functional::broadcast_", {tensor, root, name}, position);
-  return insert_operator(graph, "_c10d_functional::wait_tensor", {sent}, position);
+  Value* const sent = insert_operator(graph, "_c10d_functional::broadcast_", {tensor, root, name}, position).output();
+  return insert_operator(graph, "_c10d_functional::wait_tensor", {sent}, position).output();
 }
 
 }  // namespace sconce

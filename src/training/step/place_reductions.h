@@ -9,7 +9,9 @@
 //                                                  -> (%loss, %view)
 //
 // A reduction begins once the last gradient of its bucket is known, and the wait is at the end: in between, backward goes
-// on. Reductions stand in the order of the buckets, which is the same on all ranks.
+// on. Nothing else touches the memory of a bucket before its reduction, so that the kernel of a gradient that has the view's
+// form writes it there (attr::kHome), and nothing is copied. Reductions stand in the order of the buckets, which is the same
+// on all ranks.
 #pragma once
 
 #include "ir/graph.h"
