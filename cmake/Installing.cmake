@@ -42,7 +42,7 @@ endfunction()
 
 # ---- the tree ----------------------------------------------------------------------------------
 install(TARGETS sconce sconce_ops EXPORT sconceTargets LIBRARY DESTINATION lib)
-foreach(_target sconce_llvm sconce_cuda sconce_tool)  # opened by libsconce; nobody links them
+foreach(_target sconce_llvm sconce_cuda sconce_nccl sconce_tool)  # opened by libsconce; nobody links them
   if(TARGET ${_target})
     install(TARGETS ${_target} LIBRARY DESTINATION lib RUNTIME DESTINATION bin)
   endif()
@@ -106,14 +106,14 @@ configure_file("${PROJECT_SOURCE_DIR}/python/_version.py.in" "${PROJECT_BINARY_D
 set(_python COMPONENT python EXCLUDE_FROM_ALL)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/sconce" DESTINATION . ${_python} PATTERN __pycache__ EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/python/_version.py" DESTINATION sconce ${_python})
-foreach(_target sconce sconce_ops sconce_llvm sconce_cuda)
+foreach(_target sconce sconce_ops sconce_llvm sconce_cuda sconce_nccl)
   if(TARGET ${_target})
     install(PROGRAMS $<TARGET_FILE:${_target}> DESTINATION sconce/lib ${_python})
   endif()
 endforeach()
 sconce_install_tbb(sconce/lib ${_python})
 install(CODE "
-  foreach(_name libsconce.so libsconce_ops.so libsconce_llvm.so libsconce_cuda.so)
+  foreach(_name libsconce.so libsconce_ops.so libsconce_llvm.so libsconce_cuda.so libsconce_nccl.so)
     set(_library \"\${CMAKE_INSTALL_PREFIX}/sconce/lib/\${_name}\")
     if(EXISTS \"\${_library}\")
       file(RPATH_SET FILE \"\${_library}\" NEW_RPATH [[$ORIGIN:$ORIGIN/../../torch/lib:$ORIGIN/../../nvidia/cu13/lib]])

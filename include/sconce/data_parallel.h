@@ -33,8 +33,8 @@ struct DataParallelSettings {
   size_t first_bucket_bytes = size_t{1} << 20;
 };
 
-// A group of processes ("ranks") on c10d, LibTorch's engine for collectives: gloo between CPUs. All ranks make the same
-// calls in the same order. Copies are the same group.
+// A group of processes ("ranks") on c10d, LibTorch's engine for collectives: gloo between CPUs, NCCL between GPUs,
+// one for each rank. All ranks make the same calls in the same order. Copies are the same group.
 //
 // If a rank raises, dies or hangs, every other rank raises c10::Error, which names that rank and its reason, in the call
 // that waits for it. The group is then broken: later calls raise the same at once. Under `torchrun --max-restarts N`, let

@@ -200,6 +200,10 @@ class CudaRuntime final : public DeviceRuntime {
   void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) override {
     bridge_of(device).put_back(device, state, numbers);
   }
+  c10::intrusive_ptr<c10d::Backend> make_exchange(c10::intrusive_ptr<c10d::Store> store, int rank, int world,
+                                                  std::chrono::milliseconds timeout) override {
+    return bridge_of(0).make_exchange(std::move(store), rank, world, timeout);
+  }
 
   bool captures() const override { return true; }
   std::shared_ptr<CapturePool> make_capture_pool(c10::DeviceIndex device) override {

@@ -8,6 +8,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <atomic>
 #include <mutex>
@@ -26,6 +28,19 @@ constexpr const char* kAllocatorSymbol = "_ZN3c104cuda20CUDACachingAllocator9all
 // make cuDNN's dropout begin anew.
 constexpr const char* kDrawSymbol = "_ZN2at17CUDAGeneratorImpl17philox_cuda_stateEm";
 using Draw = at::PhiloxCudaState (*)(c10::GeneratorImpl*, uint64_t);
+
+// The library with NCCL, and its only symbol (nccl/nccl_exchange.cpp).
+constexpr const char* kNcclLibrary = "libsconce_nccl.so";
+constexpr const char* kNcclSymbol = "sconce_nccl_exchange";
+using MakeNccl = c10d::Backend* (*)(c10d::Store*, int, int, int64_t);
+
+MakeNccl find_nccl() {
+  const std::string directory = directory_of_code(reinterpret_cast<const void*>(&make_torch_bridge));
+  const auto library = open_library(directory.empty() ? kNcclLibrary : directory + "/" + kNcclLibrary);
+  TORCH_CHECK(library, "ranks cannot exchange tensors on GPUs: ", library.refusal().reason,
+              "; the library is built where NCCL's header is found, and lies beside libsconce_cuda.so");
+  return reinterpret_cast<MakeNccl>(library->symbol(kNcclSymbol));
+}
 
 class RealBridge final : public TorchBridge {
  public:
@@ -72,6 +87,10 @@ class RealBridge final : public TorchBridge {
     if (generator.current_seed() == state.seed && generator.get_offset() == state.offset + numbers) {
       generator.set_offset(state.offset);
     }
+  }
+  c10::intrusive_ptr<c10d::Backend> make_exchange(c10::intrusive_ptr<c10d::Store> store, int rank, int world,
+                                                  std::chrono::milliseconds timeout) override {
+    return c10::intrusive_ptr<c10d::Backend>::reclaim(find_nccl()(store.get(), rank, world, timeout.count()));
   }
 
  private:

@@ -39,6 +39,8 @@ class TorchBridge {
   // See DeviceRuntime.
   virtual RandomState draw(c10::DeviceIndex device, uint64_t numbers) = 0;
   virtual void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) = 0;
+  virtual c10::intrusive_ptr<c10d::Backend> make_exchange(c10::intrusive_ptr<c10d::Store> store, int rank, int world,
+                                                          std::chrono::milliseconds timeout) = 0;
 };
 
 // Refuses when LibTorch's CUDA half is not in the process (libtorch_cuda.h loads it).

@@ -1,6 +1,7 @@
 #include "tests/simulated_driver/fake_torch_bridge.h"
 
 #include "base/assert.h"
+#include "tests/simulated_driver/fake_exchange.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
@@ -129,6 +130,11 @@ void FakeTorchBridge::put_back(c10::DeviceIndex device, const RandomState& state
   if (generator.current_seed() == state.seed && generator.get_offset() == state.offset + numbers) {
     generator.set_offset(state.offset);
   }
+}
+
+c10::intrusive_ptr<c10d::Backend> FakeTorchBridge::make_exchange(c10::intrusive_ptr<c10d::Store> store, int rank, int world,
+                                                                 std::chrono::milliseconds timeout) {
+  return c10::make_intrusive<FakeExchange>(driver_, *this, std::move(store), rank, world, timeout);
 }
 
 }  // namespace sconce::cuda

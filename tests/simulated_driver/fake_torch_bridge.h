@@ -41,6 +41,8 @@ class FakeTorchBridge final : public TorchBridge {
   void release(c10::DeviceIndex device, PoolId pool) override;
   RandomState draw(c10::DeviceIndex device, uint64_t numbers) override;
   void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers) override;
+  c10::intrusive_ptr<c10d::Backend> make_exchange(c10::intrusive_ptr<c10d::Store> store, int rank, int world,
+                                                  std::chrono::milliseconds timeout) override;
 
  private:
   FakeDriver& driver_;

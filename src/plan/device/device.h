@@ -9,8 +9,10 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,12 +21,17 @@
 #include <span>
 #include <string>
 
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
+
 namespace sconce {
 
 class KernelBackend;  // fusion/program/kernel_backend.h
 
 // Increment when this file changes: both sides of the library boundary must agree on it.
-constexpr int kDeviceInterfaceVersion = 8;
+constexpr int kDeviceInterfaceVersion = 9;
 
 struct LaunchShape {
   std::array<uint32_t, 3> grid = {1, 1, 1};   // blocks
@@ -176,6 +183,12 @@ class DeviceRuntime {
   virtual RandomState draw(c10::DeviceIndex device, uint64_t numbers);
   // Moves the offset back to that of the state, which `draw` has returned, unless something has drawn since.
   virtual void put_back(c10::DeviceIndex device, const RandomState& state, uint64_t numbers);
+
+  // ---- several processes: by default there is nothing for them
+  // Returns what exchanges tensors on these devices between the ranks that meet in the store. Throws c10::Error with the
+  // reason if nothing does.
+  virtual c10::intrusive_ptr<c10d::Backend> make_exchange(c10::intrusive_ptr<c10d::Store> store, int rank, int world,
+                                                          std::chrono::milliseconds timeout);
 
  private:
   const uint64_t id_;

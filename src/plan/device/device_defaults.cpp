@@ -2,6 +2,9 @@
 #include "base/assert.h"
 #include "plan/device/device.h"
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include <chrono>
 
 namespace sconce {
@@ -83,5 +86,10 @@ RandomState DeviceRuntime::draw(c10::DeviceIndex /*device*/, uint64_t /*numbers*
   SCONCE_ASSERT(false, "no kernel for the device ", type_name(*this), " draws");
 }
 void DeviceRuntime::put_back(c10::DeviceIndex /*device*/, const RandomState& /*state*/, uint64_t /*numbers*/) {}
+
+c10::intrusive_ptr<c10d::Backend> DeviceRuntime::make_exchange(c10::intrusive_ptr<c10d::Store> /*store*/, int /*rank*/,
+                                                               int /*world*/, std::chrono::milliseconds /*timeout*/) {
+  TORCH_CHECK(false, "ranks cannot exchange tensors on ", type_name(*this), " devices");
+}
 
 }  // namespace sconce

@@ -80,7 +80,7 @@ std::shared_ptr<RankGroup> make_group(const c10::intrusive_ptr<c10d::Store>& sto
     auto group = make_gloo_group(store, "gradients", rank, world, settings.timeout);
     group->setGroupName(name);
     c10d::register_process_group(name, group);
-    return std::make_shared<RankGroup>(std::move(group), store, std::move(name), settings);
+    return std::make_shared<RankGroup>(std::move(group), store, std::move(name), /*is_own=*/true, settings);
   } catch (const std::exception& error) {
     TORCH_CHECK(false, "data parallel: rank ", rank, " of ", world,
                 " cannot connect to the others: ", one_line_message(error));
@@ -121,7 +121,7 @@ DataParallel::DataParallel(c10::intrusive_ptr<c10d::ProcessGroup> group, const D
     const std::string prefix = "sconce/" + std::to_string(times_joined(name));
     group_ = make_group(c10::make_intrusive<c10d::PrefixStore>(prefix, store), group->getRank(), group->getSize(), settings);
   } else {
-    group_ = std::make_shared<RankGroup>(std::move(group), store, std::move(name), settings);
+    group_ = std::make_shared<RankGroup>(std::move(group), store, std::move(name), /*is_own=*/false, settings);
   }
 }
 

@@ -2,12 +2,14 @@
 
 #include "base/exception_message.h"
 #include "base/log.h"
+#include "plan/device/device.h"
 #include "training/parallel/gloo.h"
 #include "training/parallel/gradient_buckets.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <algorithm>
@@ -37,11 +39,12 @@ std::vector<uint8_t> bytes_of_text(const std::string& text) { return {text.begin
 }  // namespace
 
 RankGroup::RankGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store, std::string name,
-                     const DataParallelSettings& settings)
+                     bool is_own, const DataParallelSettings& settings)
     : group_(std::move(group)),
       store_(std::move(store)),
       name_(std::move(name)),
       name_of_norms_(name_ + "_norms"),
+      is_own_(is_own),
       settings_(settings),
       rank_(group_->getRank()),
       world_(group_->getSize()) {}
@@ -63,18 +66,33 @@ const std::string& RankGroup::name_of_norms() {
   return name_of_norms_;
 }
 
+void RankGroup::serve(c10::DeviceType type) {
+  const auto served = group_->getDeviceTypes();
+  if (!is_own_ || std::ranges::find(served, type, &c10::Device::type) != served.end()) {
+    return;
+  }
+  auto exchange = find_device_runtime(type)
+                      .value_or_throw("data parallel")
+                      ->make_exchange(c10::make_intrusive<c10d::PrefixStore>(c10::DeviceTypeName(type), store_), rank_,
+                                      world_, settings_.timeout);
+  group_->setBackend(type, c10d::ProcessGroup::strToBackendType(exchange->getBackendName()), exchange);
+}
+
 RankGroup::Work RankGroup::begin_sum(const at::Tensor& tensor) {
+  serve(tensor.device().type());
   std::vector<at::Tensor> tensors = {tensor};
   return group_->allreduce(tensors);
 }
 
 RankGroup::Work RankGroup::begin_gather(const at::Tensor& whole, const at::Tensor& part) {
+  serve(whole.device().type());
   at::Tensor to = whole;
   at::Tensor from = part;
   return group_->_allgather_base(to, from);
 }
 
 void RankGroup::send_from_rank_0(const at::Tensor& tensor) {
+  serve(tensor.device().type());
   std::vector<at::Tensor> tensors = {tensor};
   group_->broadcast(tensors)->wait();
 }

@@ -21,9 +21,9 @@ class GradientBuckets;
 // Not thread-safe, as the order of collectives is that of one thread.
 class RankGroup {
  public:
-  // `store`: where ranks leave reasons for each other; null if there is none.
+  // `store`: where ranks leave reasons for each other; null if there is none. `is_own`: nobody else uses the group.
   RankGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, c10::intrusive_ptr<c10d::Store> store, std::string name,
-            const DataParallelSettings& settings);
+            bool is_own, const DataParallelSettings& settings);
   // Tells other ranks that this one takes part no longer.
   ~RankGroup();
   RankGroup(const RankGroup&) = delete;
@@ -38,7 +38,8 @@ class RankGroup {
   // the same order of calls. Throws c10::Error for a group that the caller has made without gloo.
   const std::string& name_of_norms();
 
-  // ---- collectives. They throw what c10d throws; `fail` makes the error that the user sees of it.
+  // ---- collectives of tensors on CPUs, or on devices whose runtime has an exchange. They throw what c10d throws; `fail`
+  // makes the error that the user sees of it.
   using Work = c10::intrusive_ptr<c10d::Work>;
   // Begins to replace the elements of a contiguous tensor by their sums over the ranks.
   Work begin_sum(const at::Tensor& tensor);
@@ -76,6 +77,8 @@ class RankGroup {
   void leave(const std::string& reason);
 
  private:
+  // Lets a group of sconce's own exchange tensors of this kind of device, too.
+  void serve(c10::DeviceType type);
   // Sets the key of this rank in the store; without an effect if the store is lost.
   void leave_note(const std::string& note) noexcept;
   // Returns what the other ranks say, "rank 2 raised: …" or "rank 2 does not answer", within the time for it.
@@ -88,6 +91,7 @@ class RankGroup {
   const c10::intrusive_ptr<c10d::Store> store_;
   const std::string name_;
   const std::string name_of_norms_;
+  const bool is_own_;
   const DataParallelSettings settings_;
   const int rank_;
   const int world_;
