@@ -7,15 +7,26 @@ from pathlib import Path
 import torch
 from torch import nn
 
-PROGRAM = Path(__file__).parent / "programs" / "train_on_ranks.py"
-sys.path.insert(0, str(PROGRAM.parent))
+PROGRAMS = Path(__file__).parent / "programs"
+sys.path.insert(0, str(PROGRAMS))
 from train_on_ranks import batch, model  # noqa: E402
 
 
+def run_on_ranks(program, *arguments):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(PROGRAMS / program)]
+    done = subprocess.run(command + list(arguments), capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def test_models_train_on_ranks():
+    lines = run_on_ranks("models_on_ranks.py").splitlines()
+    assert len([line for line in lines if "by plan" in line]) == 6
+
+
 def test_ranks_equal_one_process(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(PROGRAM), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_on_ranks("train_on_ranks.py", str(tmp_path))
     ranks = [torch.load(tmp_path / f"rank{i}.pt", weights_only=False) for i in range(2)]
 
     module = model()
