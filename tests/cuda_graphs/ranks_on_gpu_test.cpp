@@ -25,19 +25,28 @@ using ::testing::IsEmpty;
 constexpr int kRanks = 2;
 constexpr int kSteps = 8;
 
-torch::jit::Module three_layers() {
-  at::manual_seed(3);
-  const auto parameter = [](const at::Tensor& values) { return values.clone().set_requires_grad(true); };
-  return module_of(R"(
+constexpr const char* kLayers = R"(
 def forward(self, x):
     h = torch.tanh(torch.linear(x, self.a, self.b))
     h = torch.tanh(torch.linear(h, self.c)) + h
     return torch.linear(h, self.d)
-)",
-                   {{"a", parameter(at::randn({16, 8}) * 0.3)},
-                    {"b", parameter(at::zeros({16}))},
-                    {"c", parameter(at::randn({16, 16}) * 0.2)},
-                    {"d", parameter(at::randn({4, 16}) * 0.2)}});
+)";
+constexpr const char* kNormalizedLayers = R"(
+def forward(self, x):
+    h = torch.batch_norm(torch.linear(x, self.a), self.b + 1, self.b, self.mean, self.var, True, 0.1, 1e-5, True)
+    h = torch.tanh(torch.linear(torch.tanh(h), self.c)) + h
+    return torch.linear(h, self.d)
+)";
+
+torch::jit::Module three_layers(const char* forward) {
+  at::manual_seed(3);
+  const auto parameter = [](const at::Tensor& values) { return values.clone().set_requires_grad(true); };
+  return module_of(forward, {{"a", parameter(at::randn({16, 8}) * 0.3)},
+                             {"b", parameter(at::zeros({16}))},
+                             {"c", parameter(at::randn({16, 16}) * 0.2)},
+                             {"d", parameter(at::randn({4, 16}) * 0.2)},
+                             {"mean", at::zeros({16})},
+                             {"var", at::ones({16})}});
 }
 
 std::unique_ptr<torch::optim::Optimizer> adam_of(const torch::jit::Module& module) {
@@ -59,8 +68,8 @@ std::vector<Batch> batches() {
 
 at::Tensor loss_of(const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); }
 
-std::vector<at::Tensor> trained_on_cpu(const TrainOptions& options) {
-  torch::jit::Module module = three_layers();
+std::vector<at::Tensor> trained_on_cpu(const char* forward, const TrainOptions& options) {
+  torch::jit::Module module = three_layers(forward);
   const auto optimizer = adam_of(module);
   for (const Batch& batch : batches()) {
     optimizer->zero_grad();
@@ -80,15 +89,16 @@ class RanksOnGpu : public ::testing::Test {
 };
 
 TEST_F(RanksOnGpu, TrainAsOneProcess) {
-  for (const auto& [name, options] :
-       {std::pair("plain", TrainOptions()), std::pair("clipped", TrainOptions().clip_norm(0.1)),
-        std::pair("sharded", TrainOptions().shard_optimizer(true)),
-        std::pair("kept", TrainOptions().keep_gradients(true))}) {
+  for (const auto& [name, forward, options] :
+       {std::tuple("plain", kLayers, TrainOptions()), std::tuple("clipped", kLayers, TrainOptions().clip_norm(0.1)),
+        std::tuple("sharded", kLayers, TrainOptions().shard_optimizer(true)),
+        std::tuple("kept", kLayers, TrainOptions().keep_gradients(true)),
+        std::tuple("batch norm", kNormalizedLayers, TrainOptions().synchronize_batch_norm(true))}) {
     SCOPED_TRACE(name);
     std::vector<torch::jit::Module> modules;
     std::vector<std::vector<Batch>> parts(kRanks);
     for (int rank = 0; rank < kRanks; ++rank) {
-      modules.push_back(copy_on_gpu(three_layers()));
+      modules.push_back(copy_on_gpu(three_layers(forward)));
       for (const Batch& whole : batches()) {
         parts[rank].push_back(
             {gpu_.tensor(whole.x.chunk(kRanks)[rank].clone()), gpu_.tensor(whole.target.chunk(kRanks)[rank].clone())});
@@ -110,7 +120,7 @@ TEST_F(RanksOnGpu, TrainAsOneProcess) {
                     step.unshard_optimizer();
                   },
                   {.timeout = std::chrono::seconds(60), .bucket_bytes = 1024, .first_bucket_bytes = 256});
-    const std::vector<at::Tensor> expected = trained_on_cpu(options);
+    const std::vector<at::Tensor> expected = trained_on_cpu(forward, options);
     for (const torch::jit::Module& module : modules) {
       const std::vector<at::Tensor> found = parameters_of(module);
       for (size_t i = 0; i < expected.size(); ++i) {

@@ -55,44 +55,46 @@ RankGroup::~RankGroup() {
   }
 }
 
-const std::string& RankGroup::name_of_norms() {
+const std::string& RankGroup::name_of_norms(c10::DeviceType type) {
   if (norms_ == nullptr) {
-    TORCH_CHECK(store_ != nullptr && group_->getBackend(at::kCPU)->getBackendName() == "gloo",
-                "data parallel: batch norms are synchronized between CPUs, by gloo, alone");
+    TORCH_CHECK(is_own_,
+                "data parallel: batch norms need connections of their own, and ranks of a group without gloo alone "
+                "cannot make any; give DataParallel a store, or a group of gloo");
     norms_ = make_gloo_group(store_, "norms", rank_, world_, settings_.timeout);
     norms_->setGroupName(name_of_norms_);
     c10d::register_process_group(name_of_norms_, norms_);
   }
+  serve(*norms_, type);
   return name_of_norms_;
 }
 
-void RankGroup::serve(c10::DeviceType type) {
-  const auto served = group_->getDeviceTypes();
+void RankGroup::serve(c10d::ProcessGroup& group, c10::DeviceType type) const {
+  const auto served = group.getDeviceTypes();
   if (!is_own_ || std::ranges::find(served, type, &c10::Device::type) != served.end()) {
     return;
   }
   auto exchange = find_device_runtime(type)
                       .value_or_throw("data parallel")
-                      ->make_exchange(c10::make_intrusive<c10d::PrefixStore>(c10::DeviceTypeName(type), store_), rank_,
-                                      world_, settings_.timeout);
-  group_->setBackend(type, c10d::ProcessGroup::strToBackendType(exchange->getBackendName()), exchange);
+                      ->make_exchange(c10::make_intrusive<c10d::PrefixStore>(c10::DeviceTypeName(type), group.getStore()),
+                                      rank_, world_, settings_.timeout);
+  group.setBackend(type, c10d::ProcessGroup::strToBackendType(exchange->getBackendName()), exchange);
 }
 
 RankGroup::Work RankGroup::begin_sum(const at::Tensor& tensor) {
-  serve(tensor.device().type());
+  serve(*group_, tensor.device().type());
   std::vector<at::Tensor> tensors = {tensor};
   return group_->allreduce(tensors);
 }
 
 RankGroup::Work RankGroup::begin_gather(const at::Tensor& whole, const at::Tensor& part) {
-  serve(whole.device().type());
+  serve(*group_, whole.device().type());
   at::Tensor to = whole;
   at::Tensor from = part;
   return group_->_allgather_base(to, from);
 }
 
 void RankGroup::send_from_rank_0(const at::Tensor& tensor) {
-  serve(tensor.device().type());
+  serve(*group_, tensor.device().type());
   std::vector<at::Tensor> tensors = {tensor};
   group_->broadcast(tensors)->wait();
 }

@@ -34,9 +34,9 @@ class RankGroup {
   const std::string& name() const { return name_; }  // in c10d's registry, for operators
   const DataParallelSettings& settings() const { return settings_; }
   // Returns the name of a group of these ranks for sums within forward and backward. Which of them come before the reduction
-  // of a bucket depends on the program that serves a call; so they have connections of their own. All ranks ask for it in
-  // the same order of calls. Throws c10::Error for a group that the caller has made without gloo.
-  const std::string& name_of_norms();
+  // of a bucket depends on the program that serves a call; so they have connections of their own. `type`: of the sums.
+  // All ranks ask for it in the same order of calls. Throws c10::Error for a group that is not sconce's own.
+  const std::string& name_of_norms(c10::DeviceType type);
 
   // ---- collectives of tensors on CPUs, or on devices whose runtime has an exchange. They throw what c10d throws; `fail`
   // makes the error that the user sees of it.
@@ -78,7 +78,7 @@ class RankGroup {
 
  private:
   // Lets a group of sconce's own exchange tensors of this kind of device, too.
-  void serve(c10::DeviceType type);
+  void serve(c10d::ProcessGroup& group, c10::DeviceType type) const;
   // Sets the key of this rank in the store; without an effect if the store is lost.
   void leave_note(const std::string& note) noexcept;
   // Returns what the other ranks say, "rank 2 raised: …" or "rank 2 does not answer", within the time for it.

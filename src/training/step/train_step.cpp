@@ -199,9 +199,10 @@ class TrainStep::Impl {
       options_.data_parallel()->broadcast(module_);
       if (options_.synchronize_batch_norm()) {
         Options with_norms = module_.options();
+        const c10::DeviceType type = optimizer.param_groups().at(0).params().at(0).device().type();
         with_norms.passes().before(
             Stage::kRequired, "synchronize_batch_norm",
-            [group = group_->name_of_norms()](Graph& graph) { return synchronize_batch_norm(graph, group); },
+            [group = group_->name_of_norms(type)](Graph& graph) { return synchronize_batch_norm(graph, group); },
             "norms with the mean and variance of all ranks' batches");
         module_ = accelerate(module_.script_module(), with_norms);
       }
