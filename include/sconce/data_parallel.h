@@ -48,10 +48,10 @@ class DataParallel {
   static DataParallel from_environment(const DataParallelSettings& settings = {});
   // Joins ranks 0 to `world_size` - 1 that meet in `store`: a c10d::TCPStore, FileStore or HashStore.
   DataParallel(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, const DataParallelSettings& settings = {});
-  // The ranks of a group that the caller has made, such as torch.distributed's. Between CPUs, they meet in its store once
-  // more and exchange gradients on connections of their own, so that the caller's collectives may stand anywhere between
-  // calls. A group without gloo is used as it is, with its own time limit: its name must be one that c10d knows
-  // (c10d::register_process_group).
+  // The ranks of a group that the caller has made, such as torch.distributed's. If it has gloo between CPUs, they meet in
+  // its store once more and exchange gradients on connections of their own, so that the caller's collectives may stand
+  // anywhere between calls. A group without gloo is used as it is, with its own time limit: its name must be one that c10d
+  // knows (c10d::register_process_group).
   explicit DataParallel(c10::intrusive_ptr<c10d::ProcessGroup> group, const DataParallelSettings& settings = {});
 
   int rank() const;

@@ -197,7 +197,7 @@ class _Mirror:
         steps = self.twin.steps()
         if steps == self._steps:
             return
-        counted = []
+        counted, by = [], []  # `join` makes several steps
         for i, (now, before) in enumerate(zip(steps, self._steps)):
             if now == before:
                 continue
@@ -205,12 +205,13 @@ class _Mirror:
                 self._give_state(i, now)
             elif isinstance(self._states[i]["step"], torch.Tensor):
                 counted.append(self._states[i]["step"])
+                by.append(now - before)
             else:  # from a checkpoint of an older PyTorch
                 self._states[i]["step"] = now
             self._steps[i] = now
         if counted:
             with torch.no_grad():
-                torch._foreach_add_(counted, 1)
+                torch._foreach_add_(counted, by)
             self._versions = [_version_of_steps(known) for known in self._tensors]
 
     def _give_state(self, i: int, steps: int) -> None:

@@ -113,13 +113,16 @@ DataParallel::DataParallel(c10::intrusive_ptr<c10d::Store> store, int rank, int 
 
 DataParallel::DataParallel(c10::intrusive_ptr<c10d::ProcessGroup> group, const DataParallelSettings& settings) {
   TORCH_CHECK(group != nullptr, "data parallel: there is no process group");
-  const auto store = group->getStore();
   std::string name = group->getGroupName();
+  c10::intrusive_ptr<c10d::Store> store = group->getStore();
+  if (store != nullptr) {
+    store = c10::make_intrusive<c10d::PrefixStore>("sconce/" + std::to_string(times_joined(name)), store);
+  }
+  // torch.distributed names the devices of GPUs, too, for a group of gloo alone.
   const std::vector<c10::Device> devices = group->getDeviceTypes();
-  const bool is_of_cpus = std::ranges::all_of(devices, [](const c10::Device& device) { return device.is_cpu(); });
-  if (is_of_cpus && !devices.empty() && group->getBackend(at::kCPU)->getBackendName() == "gloo" && store != nullptr) {
-    const std::string prefix = "sconce/" + std::to_string(times_joined(name));
-    group_ = make_group(c10::make_intrusive<c10d::PrefixStore>(prefix, store), group->getRank(), group->getSize(), settings);
+  const bool has_cpus = std::ranges::any_of(devices, [](const c10::Device& device) { return device.is_cpu(); });
+  if (has_cpus && group->getBackend(at::kCPU)->getBackendName() == "gloo" && store != nullptr) {
+    group_ = make_group(store, group->getRank(), group->getSize(), settings);
   } else {
     group_ = std::make_shared<RankGroup>(std::move(group), store, std::move(name), /*is_own=*/false, settings);
   }
