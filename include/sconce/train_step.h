@@ -26,6 +26,8 @@ namespace sconce {
 
 class TrainOptions {
  public:
+  // The method of the module that computes the result. The default is "forward".
+  TrainOptions& method(std::string name);
   // Scales gradients so that their norm together, of order 2, is at most this, before the optimizer steps.
   TrainOptions& clip_norm(double norm);
   // Clamps each element of each gradient to [-value, value], before the optimizer steps.
@@ -49,6 +51,7 @@ class TrainOptions {
   // gives the parameters and whole states back. Without other ranks, has no effect.
   TrainOptions& shard_optimizer(bool on);
 
+  const std::string& method() const { return method_; }
   std::optional<double> clip_norm() const { return clip_norm_; }
   std::optional<double> clip_value() const { return clip_value_; }
   size_t accumulate() const { return accumulate_; }
@@ -59,6 +62,7 @@ class TrainOptions {
   bool shard_optimizer() const { return shard_optimizer_; }
 
  private:
+  std::string method_ = "forward";
   std::optional<double> clip_norm_;
   std::optional<double> clip_value_;
   size_t accumulate_ = 1;
@@ -101,6 +105,10 @@ struct TrainExplanation {
 // CapturedOptimizer knows the optimizer. Each gradient is freed where its parameter is updated. Otherwise a
 // CapturedOptimizer takes the step.
 //
+// torch::optim::LBFGS evaluates loss and gradients several times in a step, and moves the parameters in between. Each
+// evaluation is a run of forward, loss and backward on the call's arguments. The step returns the first loss, and `explain`
+// counts the evaluations. If one of them throws, the parameters are those that it was given.
+//
 // TorchScript may read sizes and compute with them. A loss function in C++ leaves them open if it calls operators
 // (at::mse_loss) and asks for no size; where it reads one (torch::nn::functional::mse_loss compares the sizes of its
 // arguments), each size has a plan of its own. `explain` has the reason.
@@ -117,7 +125,9 @@ class TrainStep {
   // The same for modules whose result is no tensor, and for several targets.
   using GeneralLoss = std::function<at::Tensor(const c10::IValue& output, const std::vector<c10::IValue>& targets)>;
 
-  // `optimizer` must outlive this, and hold the module's parameters that are to be trained.
+  // `optimizer` must outlive this, and hold the module's parameters that are to be trained. Throws c10::Error if the module
+  // lacks the method; the message lists those it has. Also throws for options that LBFGS cannot have: clipping, `accumulate`
+  // and other ranks.
   TrainStep(Module module, Loss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options = {});
   TrainStep(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options = {});
   ~TrainStep();

@@ -336,14 +336,18 @@ class TrainStep:
     up the gradients of so many calls, of the mean of their losses. `autocast`: torch.bfloat16 or torch.float16, for forward and
     loss. `process_group`: of torch.distributed, after `init_process_group`. All its ranks then train together: the first step
     begins with rank 0's parameters and buffers, and each step updates with the mean of all ranks' gradients. Every rank makes
-    as many steps; a rank that has no batch left calls `join`. `options`: as of `accelerate`.
+    as many steps; a rank that has no batch left calls `join`. `method`: that of the model whose result the loss takes; one other
+    than `forward` needs `@torch.jit.export`. `options`: as of `accelerate`.
     """
 
     def __init__(self, model: Any, loss: Any, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None,
                  clip_value: float | None = None, accumulate: int = 1, autocast: torch.dtype | None = None,
-                 keep_gradients: bool = False, process_group: Any = None, **options: Any):
+                 keep_gradients: bool = False, process_group: Any = None, method: str = "forward", **options: Any):
         model = model if isinstance(model, torch.jit.ScriptModule) else scripted(model)
         expect_scripted(model, "TrainStep")
+        if not model._c._has_method(method):
+            raise ValueError(f"sconce.TrainStep: the model has no method '{method}'; it has: "
+                             f"{', '.join(model._c._method_names())}. torch.jit.export marks a method of an nn.Module")
         self._mirror = _Mirror(optimizer, options)
         if not self._mirror.name:
             raise TypeError(f"sconce.TrainStep expects one of {', '.join(_READ)} of torch.optim, not "
@@ -356,7 +360,7 @@ class TrainStep:
         self._loss = loss
         self._arguments = (model._c, loss.qualified_name if is_function(loss) else loss._c, any_module()._c)
         self._settings = (json.dumps(options), clip_norm, clip_value, accumulate, autocast, keep_gradients,
-                          process_group.group_name if process_group is not None else None)
+                          process_group.group_name if process_group is not None else None, method)
         self._step = None
         self._twin = None
 
@@ -364,7 +368,7 @@ class TrainStep:
                  share: float | None = None) -> torch.Tensor:
         """Runs a step. Returns the loss, without history.
 
-        `inputs`: the argument of `forward`, or a tuple of them; `targets`: what the loss takes besides the result. `share`: what
+        `inputs`: the argument of the method, or a tuple of them; `targets`: what the loss takes besides the result. `share`: what
         the loss counts in the step's, by default 1 / (calls * ranks). For the mean over examples of batches that differ, how
         many of the step's examples are in this batch.
         """

@@ -123,8 +123,10 @@ intrusive_ptr<TrainStepObject> make_train_step(const c10::IValue& module, const 
                                                const std::string& options, std::optional<double> clip_norm,
                                                std::optional<double> clip_value, int64_t accumulate,
                                                std::optional<at::ScalarType> autocast, bool keep_gradients,
-                                               const std::optional<std::string>& process_group) {
+                                               const std::optional<std::string>& process_group,
+                                               const std::string& method) {
   TrainOptions train;
+  train.method(method);
   if (clip_norm) {
     train.clip_norm(*clip_norm);
   }

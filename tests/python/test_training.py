@@ -321,6 +321,32 @@ def test_losses_have_defaults():
         step(x, [y] * 9)
 
 
+class TwoMethods(torch.nn.Linear):
+    @torch.jit.export
+    def scores(self, x):
+        return torch.tanh(self(x)) * 3
+
+
+def test_steps_train_another_method():
+    torch.manual_seed(1)
+    ours, theirs = TwoMethods(8, 3), TwoMethods(8, 3)
+    theirs.load_state_dict(ours.state_dict())
+    loss = torch.nn.functional.cross_entropy
+    optimizer = torch.optim.SGD(theirs.parameters(), 0.1)
+    step = sconce.TrainStep(ours, loss, torch.optim.SGD(ours.parameters(), 0.1), method="scores", compile="blocking")
+    for x, y in batches(5):
+        expected = loss(theirs.scores(x), y)
+        optimizer.zero_grad()
+        expected.backward()
+        optimizer.step()
+        close(step(x, y), expected.detach())
+    assert step.explain()["by_plan"] > 0
+    for a, b in zip(ours.parameters(), theirs.parameters()):
+        close(a, b)
+    with pytest.raises(ValueError, match="no method 'score'; it has: .*scores"):
+        sconce.TrainStep(ours, loss, torch.optim.SGD(ours.parameters(), 0.1), method="score")
+
+
 def test_steps_of_others_count():
     def run(ours):
         torch.manual_seed(3)

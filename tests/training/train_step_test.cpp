@@ -2,6 +2,7 @@
 #include "tests/training/two_trainings.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/optim/lbfgs.h>
 
@@ -9,6 +10,20 @@
 
 namespace sconce::testing {
 namespace {
+
+using ::testing::HasSubstr;
+
+const TrainStep::Loss mse = [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); };
+
+// Returns the message of the error that the call throws.
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
 
 TEST(TrainStep, TrainsLikeALoopOfLibTorch) {
   for (const auto& [source, has_norm] :
@@ -26,16 +41,59 @@ TEST(TrainStep, TrainsLikeALoopOfLibTorch) {
   }
 }
 
-TEST(TrainStep, RefusesAnOptimizerThatNeedsAClosure) {
+// Options of LBFGS: without a line search, with one, and with a history that is full. In float64, because differences of
+// gradients enlarge rounding errors.
+TEST(TrainStep, EvaluatesTheLossAsOftenAsLBFGSLikes) {
+  using torch::optim::LBFGSOptions;
+  for (const LBFGSOptions& lbfgs : {LBFGSOptions(0.1).max_iter(5), LBFGSOptions(1).line_search_fn("strong_wolfe"),
+                                    LBFGSOptions(0.1).max_iter(6).history_size(2)}) {
+    const MakeOptimizer make = [&](std::vector<at::Tensor> parameters) {
+      return std::make_shared<torch::optim::LBFGS>(std::move(parameters), lbfgs);
+    };
+    for (const auto& [source, has_norm] : {std::pair(kMlp, false), std::pair(kLoop, false), std::pair(kNorm, true)}) {
+      torch::jit::Module module = two_layers(source, has_norm);
+      module.to(at::kDouble);
+      TwoTrainings both(module, make, TrainOptions().keep_gradients(has_norm));
+      for (uint64_t step = 0; step < 4; ++step) {
+        at::manual_seed(step);
+        const at::Tensor x = at::randn({6, 8}, at::kDouble);
+        both.train_on(x, x, at::randn({6, 8}, at::kDouble).softmax(1), step);
+        EXPECT_EQ(both.ours().attr("a_weight").toTensor().grad().defined(), has_norm);
+      }
+      const TrainExplanation explanation = both.step().explain();
+      EXPECT_EQ(explanation.eager, 1U) << source;  // the first evaluation was recorded
+      EXPECT_GE(explanation.by_plan, 15U) << source;
+      EXPECT_EQ(explanation.optimizer.steps, 4U);
+    }
+  }
+}
+
+TEST(TrainStep, RefusesWhatLBFGSCannotHave) {
   const torch::jit::Module module = two_layers(kMlp);
   torch::optim::LBFGS lbfgs(parameters_of(module));
-  const TrainStep::Loss loss = [](const at::Tensor& y, const at::Tensor& target) { return at::mse_loss(y, target); };
-  try {
-    TrainStep(accelerate(module), loss, lbfgs);
-    FAIL();
-  } catch (const c10::Error& error) {
-    EXPECT_NE(std::string(error.what_without_backtrace()).find("LBFGS evaluates the loss several times"), std::string::npos);
+  for (const auto& [options, reason] :
+       {std::pair(TrainOptions().clip_norm(1), "clipped gradients are not those of the loss"),
+        std::pair(TrainOptions().clip_value(1), "clipped gradients are not those of the loss"),
+        std::pair(TrainOptions().accumulate(2), "give all examples in one call")}) {
+    EXPECT_THAT(error_of([&, each = options] { TrainStep(accelerate(module), mse, lbfgs, each); }), HasSubstr(reason));
   }
+  TrainStep step(accelerate(module), mse, lbfgs);
+  EXPECT_THAT(error_of([&] { step({at::randn({3, 8})}, {at::randn({3, 8})}, 0.5); }), HasSubstr("leave out the share"));
+}
+
+TEST(TrainStep, TrainsTheMethodThatItIsGiven) {
+  const std::string methods = std::string(kMlp) + R"(
+def rows_of_two(self, x):
+    return torch.linear(torch.relu(torch.linear(x, self.b_weight)), self.a_weight, self.b_bias)
+)";
+  TwoTrainings both(two_layers(methods), adam, TrainOptions().method("rows_of_two"));
+  for (uint64_t step = 0; step < 6; ++step) {
+    both.train(/*batch=*/5, step);
+  }
+  EXPECT_EQ(both.step().explain().by_plan, 5U);
+  EXPECT_THAT(
+      error_of([&] { TrainStep(accelerate(both.ours()), mse, both.our_optimizer(), TrainOptions().method("rows")); }),
+      HasSubstr("the module has no method 'rows'; it has: forward, rows_of_two"));
 }
 
 TEST(TrainStep, ClipsAccumulatesAndCasts) {

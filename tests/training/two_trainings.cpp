@@ -8,6 +8,7 @@
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
 
 #include <utility>
@@ -122,23 +123,34 @@ bool TwoTrainings::are_close(const at::Tensor& found, const at::Tensor& expected
   return is_exact_ ? at::equal(found, expected) : at::allclose(found, expected, tolerance, tolerance);
 }
 
+at::Tensor TwoTrainings::eager_loss(const at::Tensor& x, const at::Tensor& target) {
+  const bool casts = options_.autocast().has_value();
+  at::autocast::set_autocast_enabled(at::kCPU, casts);
+  if (casts) {
+    at::autocast::set_autocast_dtype(at::kCPU, *options_.autocast());
+  }
+  torch::jit::setGraphExecutorOptimize(false);  // no gradients but autograd's
+  at::Tensor loss = loss_(theirs_.get_method(options_.method())({x}).toTensor(), target);
+  torch::jit::setGraphExecutorOptimize(true);
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  return loss;
+}
+
 at::Tensor TwoTrainings::eager(const at::Tensor& x, const at::Tensor& target) {
+  if (dynamic_cast<const torch::optim::LBFGS*>(their_optimizer_.get()) != nullptr) {
+    const auto evaluate = [&] {
+      their_optimizer_->zero_grad();
+      at::Tensor loss = eager_loss(x, target);
+      loss.backward();
+      return loss;
+    };
+    return their_optimizer_->step(evaluate).detach();
+  }
   if (calls_ == 0) {
     their_optimizer_->zero_grad();
   }
-  at::Tensor loss;
-  {
-    const bool casts = options_.autocast().has_value();
-    at::autocast::set_autocast_enabled(at::kCPU, casts);
-    if (casts) {
-      at::autocast::set_autocast_dtype(at::kCPU, *options_.autocast());
-    }
-    torch::jit::setGraphExecutorOptimize(false);  // no gradients but autograd's
-    loss = loss_(theirs_.forward({x}).toTensor(), target);
-    torch::jit::setGraphExecutorOptimize(true);
-    at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-  }
+  const at::Tensor loss = eager_loss(x, target);
   (loss / static_cast<double>(options_.accumulate())).backward();
   if (++calls_ == options_.accumulate()) {
     calls_ = 0;

@@ -80,6 +80,7 @@ class TwoTrainings {
  private:
   bool are_close(const at::Tensor& found, const at::Tensor& expected) const;
   at::Tensor eager(const at::Tensor& x, const at::Tensor& target);
+  at::Tensor eager_loss(const at::Tensor& x, const at::Tensor& target);
 
   const TrainOptions options_;
   const TrainStep::Loss loss_;

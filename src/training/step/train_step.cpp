@@ -5,6 +5,7 @@
 #include "base/call_watch.h"
 #include "base/exception_message.h"
 #include "base/flat_map.h"
+#include "base/nearest_name.h"
 #include "base/tensors_in.h"
 #include "ir/graph.h"
 #include "ir/memory_types.h"
@@ -137,6 +138,10 @@ class LeafStates {
 
 // ---- TrainOptions ---------------------------------------------------------------------------------------------------
 
+TrainOptions& TrainOptions::method(std::string name) {
+  method_ = std::move(name);
+  return *this;
+}
 TrainOptions& TrainOptions::clip_norm(double norm) {
   TORCH_CHECK(norm > 0, "TrainOptions::clip_norm: ", norm, " is no positive norm");
   clip_norm_ = norm;
@@ -180,31 +185,34 @@ TrainOptions& TrainOptions::shard_optimizer(bool on) {
 class TrainStep::Impl {
  public:
   Impl(Module module, GeneralLoss loss, torch::optim::Optimizer& optimizer, const TrainOptions& options)
-      : module_(std::move(module)),
+      : method_{std::move(module), options.method()},
         loss_(std::move(loss)),
         optimizer_(optimizer),
         options_(options),
         group_(group_of(options)),
-        of_plans_(options_of_plans(module_.options(), group_ != nullptr)),
+        of_plans_(options_of_plans(method_.module.options(), group_ != nullptr)),
+        takes_closure_(dynamic_cast<const torch::optim::LBFGS*>(&optimizer) != nullptr),
         update_(optimizer, of_plans_),
         backwards_(of_plans_),
         table_(of_plans_.plan_cache_capacity()) {
-    TORCH_CHECK(
-        dynamic_cast<const torch::optim::LBFGS*>(&optimizer) == nullptr,
-        "TrainStep: torch::optim::LBFGS evaluates the loss several times in a step, through a closure, and a TrainStep "
-        "evaluates it once; use another optimizer, or call LBFGS::step with a closure of your own");
+    const std::string& name = method_.name;
+    TORCH_CHECK(method_.module.has_method(name), "TrainOptions::method: the module has no method '", name,
+                "'; it has: ", sconce::join(method_.module.method_names()));
+    if (takes_closure_) {
+      expect_closure_fits();
+    }
     TORCH_CHECK(!options_.shard_optimizer() || !options_.keep_gradients(),
                 "TrainOptions: a sharded step cannot keep gradients: parameters are exchanged in their memory");
     if (group_ != nullptr) {
-      options_.data_parallel()->broadcast(module_);
+      options_.data_parallel()->broadcast(method_.module);
       if (options_.synchronize_batch_norm()) {
-        Options with_norms = module_.options();
+        Options with_norms = method_.module.options();
         const c10::DeviceType type = optimizer.param_groups().at(0).params().at(0).device().type();
         with_norms.passes().before(
             Stage::kRequired, "synchronize_batch_norm",
             [group = group_->name_of_norms(type)](Graph& graph) { return synchronize_batch_norm(graph, group); },
             "norms with the mean and variance of all ranks' batches");
-        module_ = accelerate(module_.script_module(), with_norms);
+        method_.module = accelerate(method_.module.script_module(), with_norms);
       }
     }
   }
@@ -214,11 +222,17 @@ class TrainStep::Impl {
                  std::optional<double> share) {
     if (share) {
       TORCH_CHECK(std::isfinite(*share) && *share >= 0, "TrainStep: ", *share, " is no share of a loss");
+      TORCH_CHECK(!takes_closure_ || *share == 1, "TrainStep: LBFGS steps by the whole loss of a call, not by a share of ",
+                  *share, "; leave out the share");
     }
     at::Tensor loss;
     begin_call(share);
     run_with_others([&] {
       const TrainedParameters parameters = begin_update();
+      if (takes_closure_) {
+        loss = step_by_closure(inputs, targets, parameters);
+        return;
+      }
       StepResult result = run_call(inputs, targets, parameters);
       loss = std::move(result.loss);
       ++batches_;
@@ -286,6 +300,22 @@ class TrainStep::Impl {
   void wait_for_compiles() const { table_.wait_for_compiles(); }
 
  private:
+  // LBFGS compares gradients and losses of several places, which must be those of one function.
+  void expect_closure_fits() const {
+    TORCH_CHECK(
+        !clipping().is_on(),
+        "TrainStep: LBFGS estimates the curvature of the loss from differences of gradients, and clipped gradients are "
+        "not those of the loss; leave out clip_norm and clip_value, or use another optimizer");
+    TORCH_CHECK(
+        options_.accumulate() == 1,
+        "TrainStep: LBFGS evaluates the loss several times in a step, and the batches of earlier calls are gone by then; "
+        "leave out accumulate, and give all examples in one call");
+    TORCH_CHECK(
+        group_ == nullptr,
+        "TrainStep: LBFGS evaluates the loss several times in a step, and ranks exchange gradients only once; train on "
+        "one rank, or use another optimizer");
+  }
+
   // Returns null for a process that is alone.
   static std::shared_ptr<RankGroup> group_of(const TrainOptions& options) {
     const auto& ranks = options.data_parallel();
@@ -382,6 +412,19 @@ class TrainStep::Impl {
     }
   }
 
+  // Lets the optimizer evaluate loss and gradients as often as it likes. Returns the first loss.
+  at::Tensor step_by_closure(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
+                             const TrainedParameters& parameters) {
+    const at::Tensor loss = update_.step([&] {
+      zero_gradients();
+      return run_call(inputs, targets, parameters).loss;
+    });
+    if (!options_.keep_gradients()) {
+      zero_gradients();
+    }
+    return loss;
+  }
+
   // Runs forward, loss and backward. Adds the gradients to those of the parameters, or updates the parameters.
   StepResult run_call(const std::vector<c10::IValue>& inputs, const std::vector<c10::IValue>& targets,
                       const TrainedParameters& parameters) {
@@ -397,7 +440,7 @@ class TrainStep::Impl {
       }
     }
     if (!why_never_) {
-      const Graph& graph = module_.method("forward").graph();
+      const Graph& graph = method_.graph();
       why_never_ = why_arguments_may_change(graph);
       for_each_node(graph.body(),
                     [this](const Node* node) { sets_attributes_ = sets_attributes_ || node->opcode() == Opcode::kSetAttr; });
@@ -409,7 +452,7 @@ class TrainStep::Impl {
       return run_eagerly(arguments, reason);
     }
     const RecordingKey key(bytes_of(arguments.key.structure), arguments.key.sizes);
-    const c10::ivalue::Object& module = *module_.script_module()._ivalue();
+    const c10::ivalue::Object& module = *method_.module.script_module()._ivalue();
     const auto holds = [&](Recording& trace) {
       return static_cast<TrainTrace&>(trace).holds(module, arguments, parameters);
     };
@@ -465,7 +508,7 @@ class TrainStep::Impl {
   // The call also runs as it is if the module sets an attribute: a trace cannot give the tensor its history.
   std::shared_ptr<TrainTrace> record_undoably(const StepArguments& arguments, const TrainedParameters& parameters,
                                               const SizePattern& pattern, StepResult& result) {
-    const auto module = module_.script_module()._ivalue();
+    const auto module = method_.module.script_module()._ivalue();
     const ModuleState before(module);
     std::vector<at::Tensor> writable = tensors_in(c10::IValue(module));
     writable.insert(writable.end(), arguments.tensors.begin(), arguments.tensors.end());
@@ -493,7 +536,7 @@ class TrainStep::Impl {
     leaves.restore();
     const EagerBackward by_engine;
     result = run_operators(arguments);
-    return TrainTrace::refused(module_, arguments, parameters, pattern, refusal);
+    return TrainTrace::refused(method_.module, arguments, parameters, pattern, refusal);
   }
 
   std::shared_ptr<TrainTrace> record(const StepArguments& arguments, const TrainedParameters& parameters,
@@ -507,9 +550,9 @@ class TrainStep::Impl {
                               .buckets = buckets_,
                               .shards = shards_,
                               .group = group_ != nullptr ? group_->name() : ""};
-      return TrainTrace::record(module_, of_plans_, checked_loss(), arguments, parameters, pattern, ending, result);
+      return TrainTrace::record(method_, of_plans_, checked_loss(), arguments, parameters, pattern, ending, result);
     } catch (...) {
-      replace_traced_values(*module_.script_module()._ivalue());
+      replace_traced_values(*method_.module.script_module()._ivalue());
       throw;
     }
   }
@@ -530,7 +573,7 @@ class TrainStep::Impl {
   StepResult run_operators(const StepArguments& arguments) {
     const auto first_target = arguments.values.begin() + static_cast<std::ptrdiff_t>(arguments.inputs);
     at::Tensor loss =
-        checked_loss()(module_.forward({arguments.values.begin(), first_target}), {first_target, arguments.values.end()});
+        checked_loss()(method_({arguments.values.begin(), first_target}), {first_target, arguments.values.end()});
     loss.backward(seed_.defined() ? seed_of(loss, seed_) : at::Tensor());
     return {.loss = loss.detach()};
   }
@@ -602,12 +645,13 @@ class TrainStep::Impl {
     }
   }
 
-  Module module_;
+  TrainedMethod method_;
   const GeneralLoss loss_;
   torch::optim::Optimizer& optimizer_;
   const TrainOptions options_;
   const std::shared_ptr<RankGroup> group_;  // null without other ranks
   const Options of_plans_;
+  const bool takes_closure_;  // the optimizer's step does, and cannot do without
   CapturedOptimizer update_;
   const BackwardCache backwards_;             // of calls without a plan
   bool sets_attributes_ = false;              // the module may; once `why_never_` is known

@@ -182,17 +182,17 @@ std::vector<at::Tensor> TrainTrace::add_other_leaves(const at::Tensor& loss, con
   return made;
 }
 
-void TrainTrace::run_on_tracer(const Module& module, const TrainStep::GeneralLoss& loss,
+void TrainTrace::run_on_tracer(const TrainedMethod& method, const TrainStep::GeneralLoss& loss,
                                const std::vector<c10::IValue>& traced, const at::Tensor& seed, Tracer& tracer,
                                StepResult& result) {
   const std::vector<at::Tensor> arguments = tensors_in(traced);
-  const TensorStates states(arguments, tensors_in(c10::IValue(module.script_module()._ivalue())));
+  const TensorStates states(arguments, tensors_in(c10::IValue(method.module.script_module()._ivalue())));
   const BackwardOnThisThread on_this_thread;
   const TracingScope scope(tracer);
   const auto first_target = traced.begin() + static_cast<std::ptrdiff_t>(inputs_);
   // A plan does not repeat what the loss function does with a number that it reads, such as adding it to a metric.
   tracer.allow_reads();
-  const c10::IValue output = module.forward({traced.begin(), first_target});
+  const c10::IValue output = method({traced.begin(), first_target});
   tracer.allow_reads(false);
   const at::Tensor value = loss(output, {first_target, traced.end()});
   tracer.allow_reads();
@@ -326,18 +326,19 @@ TraceSettings::Complete TrainTrace::end_with_update(Graph& graph, const StepEndi
   };
 }
 
-std::shared_ptr<TrainTrace> TrainTrace::record(const Module& module, const Options& options,
+std::shared_ptr<TrainTrace> TrainTrace::record(const TrainedMethod& method, const Options& options,
                                                const TrainStep::GeneralLoss& loss, const StepArguments& arguments,
                                                const TrainedParameters& parameters, const SizePattern& pattern,
                                                const StepEnding& ending, StepResult& result) {
+  const Module& module = method.module;
   std::shared_ptr<TrainTrace> trace(new TrainTrace(module, arguments, pattern, parameters.tensors));
   Tracer tracer(trace->sizes());
   tracer.allow_marks();
   const std::vector<c10::IValue> traced = trace->begin(tracer, arguments);
   hand_over_gradients(arguments.tensors, tensors_in(traced));
   const auto hand_back = c10::make_scope_exit([&] { hand_back_autograd(arguments.tensors, tensors_in(traced), module); });
-  trace->run_on_tracer(module, loss, traced, ending.seed, tracer, result);
-  if (const char* reason = why_never_recorded(module.method("forward").graph())) {
+  trace->run_on_tracer(method, loss, traced, ending.seed, tracer, result);
+  if (const char* reason = why_never_recorded(method.graph())) {
     tracer.refuse(reason);
   }
   std::vector<at::Tensor> owned = parameters.tensors;

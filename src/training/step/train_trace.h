@@ -23,7 +23,19 @@ namespace sconce {
 
 class Tracer;
 
-// The arguments of a step: the inputs of the module, then the targets.
+// The method of a module that a step trains.
+struct TrainedMethod {
+  Module module;
+  std::string name;
+
+  const Graph& graph() const { return module.method(name).graph(); }
+  // Runs the module's hooks, too, if it is `forward`.
+  c10::IValue operator()(std::vector<c10::IValue> arguments) const {
+    return name == "forward" ? module.forward(std::move(arguments)) : module.run_method(name, std::move(arguments));
+  }
+};
+
+// The arguments of a step: the inputs of the method, then the targets.
 struct StepArguments : CallArguments {
   StepArguments(const std::vector<c10::IValue>& given, const std::vector<c10::IValue>& targets);
 
@@ -57,9 +69,10 @@ class TrainTrace final : public CallRecording {
  public:
   // Runs forward, loss and backward with LibTorch's operators, and records them. `result` is what they gave. Returns the
   // trace; with a refusal if it cannot be replayed. `pattern`: of the arguments' sizes. `options`: of the plan.
-  static std::shared_ptr<TrainTrace> record(const Module& module, const Options& options, const TrainStep::GeneralLoss& loss,
-                                            const StepArguments& arguments, const TrainedParameters& parameters,
-                                            const SizePattern& pattern, const StepEnding& ending, StepResult& result);
+  static std::shared_ptr<TrainTrace> record(const TrainedMethod& method, const Options& options,
+                                            const TrainStep::GeneralLoss& loss, const StepArguments& arguments,
+                                            const TrainedParameters& parameters, const SizePattern& pattern,
+                                            const StepEnding& ending, StepResult& result);
 
   // Returns a trace of calls that cannot be recorded.
   static std::shared_ptr<TrainTrace> refused(const Module& module, const StepArguments& arguments,
@@ -91,7 +104,7 @@ class TrainTrace final : public CallRecording {
   // that the call has made.
   std::vector<at::Tensor> add_other_leaves(const at::Tensor& loss, const std::vector<at::Tensor>& arguments);
   // Runs forward, loss and backward in the tracer's scope, and adds the outputs of its graph.
-  void run_on_tracer(const Module& module, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
+  void run_on_tracer(const TrainedMethod& method, const TrainStep::GeneralLoss& loss, const std::vector<c10::IValue>& traced,
                      const at::Tensor& seed, Tracer& tracer, StepResult& result);
   // Makes the optimizer's update, if it may be, a part of the plan: inputs of the graph, and passes that complete it.
   // `gradients`: those of the recorded call.
