@@ -237,14 +237,18 @@ TEST(TrainMetric, NamesWhatItCannotJudge) {
   expect_error("mae", TargetKind::kClasses, at::zeros({4, 1}), at::zeros({4}), "their sizes must be equal");
   expect_error("accuracy", TargetKind::kClasses, at::zeros({4, 3}), at::zeros({4}), "scores [N, classes] and integers [N]");
   expect_error("acuracy", TargetKind::kClasses, {}, {}, "did you mean 'accuracy'?");
+  expect_error("f1@first", TargetKind::kClasses, {}, {}, "--metric f1@first: 'first' is no number of a result");
+  expect_error("f1@", TargetKind::kClasses, {}, {}, "--metric f1@: '' is no number of a result");
+  expect_error("top5@1", TargetKind::kClasses, at::zeros({4, 5}), at::zeros({4}, at::kLong),
+               "--metric top5@1: the model has 5");
 }
 
 TEST(TrainMetric, EvaluationsOfProcessesAddUp) {
   const at::Tensor output = at::randn({10, 3});
   const at::Tensor target = at::randint(0, 3, {10}, at::kLong);
-  cli::Evaluation whole({"accuracy", "f1"}, TargetKind::kClasses);
-  cli::Evaluation first({"accuracy", "f1"}, TargetKind::kClasses);
-  cli::Evaluation second({"accuracy", "f1"}, TargetKind::kClasses);
+  cli::Evaluation whole({"accuracy", "f1"}, {TargetKind::kClasses});
+  cli::Evaluation first({"accuracy", "f1"}, {TargetKind::kClasses});
+  cli::Evaluation second({"accuracy", "f1"}, {TargetKind::kClasses});
   whole.add(0.6 * 0.5 + 0.4 * 2, output, {target});
   first.add(0.5, output.slice(0, 0, 6), {target.slice(0, 0, 6)});
   second.add(2, output.slice(0, 6), {target.slice(0, 6)});

@@ -15,6 +15,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
 
 #include <cmath>
@@ -119,6 +120,78 @@ TEST_F(TrainResults, AreThoseOfLibTorchsLoop) {
   expect_close(file("run/model.pt"), module);
 }
 
+// In float64, because differences of gradients enlarge rounding errors.
+TEST_F(TrainResults, AreThoseOfLibTorchsLBFGS) {
+  const std::string model = write_trainable(
+      folder_, "mlp.pt", {{"a", at::randn({8, 4}, at::kDouble) * 0.5}, {"b", at::randn({3, 8}, at::kDouble)}}, R"(
+def forward(self, x):
+    return torch.linear(torch.tanh(torch.linear(x, self.a)), self.b)
+)");
+  const at::Tensor points = points_.to(at::kDouble);
+  const std::string data = write_pair(folder_, "doubles.pt", points, classes_);
+  const ProgramResult result =
+      sconce({"train", model, "--data", data, "--loss", "cross_entropy", "--optimizer", "lbfgs", "--lr", "0.2", "--epochs",
+              "2", "--batch", "35", "--output", file("run"), "--threads", "1", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  torch::jit::Module module = torch::jit::load(model);
+  torch::optim::LBFGS optimizer(parameters_of(module), torch::optim::LBFGSOptions(0.2));
+  cli::BatchOrder order(70, {.epochs = 2, .batch = 35}, {});
+  double last = 0;
+  for (cli::Progress now; now.step < 4; now = order.after_step(now)) {
+    const at::Tensor numbers = order.batch(now, 0);
+    const auto evaluate = [&] {
+      optimizer.zero_grad();
+      at::Tensor loss = at::cross_entropy_loss(module.forward({points.index_select(0, numbers)}).toTensor(),
+                                               classes_.index_select(0, numbers));
+      loss.backward();
+      return loss;
+    };
+    last = optimizer.step(evaluate).item<double>();
+  }
+  expect_close(file("run/model.pt"), module);
+  const auto json = json_of(result);
+  EXPECT_NEAR(json["last_loss"].get<double>(), last, 1e-5);
+  EXPECT_EQ(json["optimizer"]["steps"], 4);
+  EXPECT_GE(json["calls_by_plan"].get<int>(), 40) << "each step evaluates the loss up to 25 times";
+  EXPECT_EQ(json["calls_eager"], 0);
+}
+
+TEST_F(TrainResults, AreOfTheMethodThatIsTrained) {
+  const std::string model =
+      write_trainable(folder_, "methods.pt", {{"a", at::randn({3, 4}) * 0.5}, {"b", at::randn({3, 3})}}, R"(
+def forward(self, x):
+    return torch.linear(torch.linear(x, self.a), self.b)
+def scores(self, x):
+    return torch.linear(torch.tanh(x), self.a)
+)");
+  const std::vector<std::string> words = {"train", model, "--data", pair_, "--validation", pair_, "--threads", "1"};
+  std::vector<std::string> begin = words;
+  begin.insert(begin.end(), {"--method", "scores", "--loss", "cross_entropy", "--optimizer", "sgd", "--lr", "0.1",
+                             "--epochs", "2", "--batch", "16", "--output", file("run"), "--max-steps", "7"});
+  run(begin);
+  std::vector<std::string> resume = words;
+  resume.insert(resume.end(), {"--resume", file("run/checkpoint.pt"), "--json"});
+  const ProgramResult resumed = sconce(resume);  // the method is that of the checkpoint
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  torch::jit::Module module = torch::jit::load(model);
+  torch::optim::SGD optimizer(parameters_of(module), torch::optim::SGDOptions(0.1));
+  cli::BatchOrder order(70, {.epochs = 2, .batch = 16}, {});
+  for (cli::Progress now; now.step < 10; now = order.after_step(now)) {
+    const at::Tensor numbers = order.batch(now, 0);
+    optimizer.zero_grad();
+    at::cross_entropy_loss(module.get_method("scores")({points_.index_select(0, numbers)}).toTensor(),
+                           classes_.index_select(0, numbers))
+        .backward();
+    optimizer.step();
+  }
+  expect_close(file("run/model.pt"), module);
+  const double loss = at::cross_entropy_loss(module.get_method("scores")({points_}).toTensor(), classes_).item<double>();
+  EXPECT_NEAR(json_of(resumed)["validation_losses"][1].get<double>(), loss, 1e-5);
+  resume.back() = "--method";
+  resume.emplace_back("forward");
+  expect_usage_error(resume, R"(--method: is "forward", and the checkpoint's training has "scores")");
+}
+
 TEST_F(TrainResults, FollowSchedulesClippingAndAccumulation) {
   run({"train",       model_,   "--data",       pair_,       "--loss",     "cross_entropy",
        "--optimizer", "sgd",    "--lr",         "0.2",       "--epochs",   "4",
@@ -209,6 +282,28 @@ TEST_F(TrainResults, AreOfTheSumOfSeveralLosses) {
     run(words);
     expect_close(file("script/model.pt"), module);
   }
+
+  // Metrics of both results; with a script, targets tell of which kind they are.
+  words = common;
+  words.insert(words.end(), {"--loss", "cross_entropy", "--loss", "mse:0.25", "--output", file("run"), "--overwrite",
+                             "--metric", "rmse@1", "--monitor", "rmse@1", "--json"});
+  const ProgramResult measured = sconce(words);
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  torch::jit::Module trained = torch::jit::load(file("run/model.pt"));
+  const auto both = trained.forward({points_}).toTupleRef().elements().vec();
+  const double rmse = at::mse_loss(both[1].toTensor(), values).sqrt().item<double>();
+  EXPECT_NEAR(json_of(measured)["metrics"]["rmse@1"][1].get<double>(), rmse, 1e-4 * rmse);
+  EXPECT_EQ(json_of(measured)["best"]["monitor"], "rmse@1");
+  EXPECT_EQ(json_of(measured)["best"]["value"], json_of(measured)["metrics"]["rmse@1"][1]) << "less is better";
+  EXPECT_THAT(read_file(file("run/epochs.csv")), ::testing::StartsWith("epoch,step,loss,validation_loss,accuracy,rmse@1\n"));
+  words = common;
+  words.insert(words.end(), {"--loss", "cross_entropy", "--loss", "mse", "--output", file("bad"), "--metric", "f1@1"});
+  expect_usage_error(words, "--metric f1@1: takes classes, and targets of mse are values");
+  words.back() = "rmse@2";
+  expect_usage_error(words, "--metric rmse@2: there is no result 2 of the model; there are 2 --loss");
+  words = common;
+  words.insert(words.end(), {"--loss-module", file("loss.pt"), "--output", file("bad"), "--metric", "rmse@2"});
+  expect_usage_error(words, "--metric rmse@2: there is no target 2; the data have 2, counted from 0");
 
   words = common;
   words.insert(words.end(), {"--loss", "cross_entropy", "--output", file("bad")});

@@ -57,6 +57,7 @@ TEST_F(TrainCommand, GoesOnToTheSameBits) {
         {"--optimizer", "sgd", "--momentum", "0.9", "--schedule", "cosine", "--clip-norm", "0.5"},
         {"--optimizer", "rmsprop", "--accumulate", "2", "--lr", "0.005"},
         {"--optimizer", "adagrad", "--schedule", "step"},
+        {"--optimizer", "lbfgs", "--lr", "0.1", "--schedule", "linear"},
         {"--optimizer", "adamw", "--autocast", "bfloat16", "--no-shuffle"}}) {
     SCOPED_TRACE(::testing::PrintToString(options));
     std::vector<std::string> whole = options;
@@ -173,6 +174,18 @@ TEST_F(TrainCommand, ReadsDataOfATorchScriptArchive) {
 TEST_F(TrainCommand, NamesWhatIsWrongWithOptions) {
   expect_usage_error(classify("x", {"--schedule", "cosin"}), "--schedule: there is no 'cosin'; did you mean 'cosine'?");
   expect_usage_error(classify("x", {"--momentum", "0.5"}), "--momentum: 'adam' has none; sgd and rmsprop have");
+  for (const auto& [option, reason] :
+       {std::pair("--clip-norm", "clipped ones are not those of the loss"),
+        std::pair("--clip-value", "clipped ones are not those of the loss"),
+        std::pair("--accumulate", "give a larger --batch"), std::pair("--weight-decay", "'lbfgs' has none")}) {
+    expect_usage_error(classify("x", {"--optimizer", "lbfgs", option, "2"}), option + std::string(": "));
+    expect_usage_error(classify("x", {"--optimizer", "lbfgs", option, "2"}), reason);
+  }
+  expect_usage_error(classify("x", {"--method", "forwards"}), "the model has no method 'forwards'; did you mean 'forward'?");
+  expect_usage_error(classify("x", {"--device", "gpu"}), "no device 'gpu'; there are cpu, cuda and cuda:N");
+  const ProgramResult of_process = sconce(classify("x", {"--device", "cuda"}), {{"LOCAL_RANK", "second"}});
+  EXPECT_EQ(of_process.exit_code, 2);
+  EXPECT_THAT(of_process.err, HasSubstr("no device 'cuda:second'")) << "each process takes the GPU of its number";
   expect_usage_error(classify("x", {"--accumulate", "6"}),
                      "an epoch of 70 examples has 5 batches of 16, too few for one step of 6");
   expect_usage_error(arguments("x", {"--loss", "mse", "--optimizer", "sgd"}), "--epochs is missing");

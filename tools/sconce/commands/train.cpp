@@ -2,6 +2,7 @@
 #include "base/exception_message.h"
 #include "base/nearest_name.h"
 #include "tools/sconce/commands/commands.h"
+#include "tools/sconce/commands/device.h"
 #include "tools/sconce/commands/missing_kernels.h"
 #include "tools/sconce/commands/model_options.h"
 #include "tools/sconce/report/errors.h"
@@ -167,6 +168,7 @@ std::string resume_command(const TrainCommand& command, const std::string& check
   add_all("--targets", command.data.targets);
   add_all("--validation", command.validation.data);
   add_all("--validation-targets", command.validation.targets);
+  add("--device", command.common.device);
   add("--intra-op", command.common.intra_op == 0 ? "" : std::to_string(command.common.intra_op));
   add("--checkpoint-every", command.checkpoint_every == 0 ? "" : std::to_string(command.checkpoint_every));
   text += command.tensorboard ? " --tensorboard" : "";
@@ -183,15 +185,19 @@ ui::ProgressMode progress_mode(const TrainCommand& command) {
                              : ui::ProgressMode::kAuto;
 }
 
+// Returns the device of this process. Of the processes of a machine that torchrun starts, each takes a GPU of its own.
+std::string device_of_process(const std::string& device) {
+  const char* const number = std::getenv("LOCAL_RANK");
+  return device == "cuda" && number != nullptr ? "cuda:" + std::string(number) : device;
+}
+
 Options prepare_for(const TrainCommand& command, const TrainSettings& settings) {
   CommonOptions common = command.common;
   common.autocast = settings.autocast;
+  common.device = device_of_process(common.device);
   Options options = prepare(common);
   if (options.frozen()) {
     throw UserError(common.options_file + ": the parameters of a frozen model take no gradients; leave out 'frozen'");
-  }
-  if (options.device() && !options.device()->is_cpu()) {
-    throw RefusedError("train runs on the CPU; leave out the device in " + common.options_file);
   }
   // Which step runs compiled code must not depend on time.
   if (options.compile() == CompileMode::kBackground) {
@@ -223,7 +229,7 @@ int train_on(const Ranks& ranks, const TrainCommand& command) {
   const Options options = prepare_for(command, settings);
   warn_of_missing_kernels(options);
   const Module module = load_model(command.model, options);
-  expect_method(module.script_module(), "forward");
+  expect_method(module.script_module(), settings.method);
   const bool trains = module.script_module().is_training();
   const TrainAndValidation data = data_for(command, settings);
   const Placement& placement = ranks.placement();
@@ -276,6 +282,9 @@ int train_on(const Ranks& ranks, const TrainCommand& command) {
 }
 
 int train(const TrainCommand& command) {
+  if (!command.common.device.empty()) {  // before ranks and checkpoints make tensors
+    make_available(parse_device(device_of_process(command.common.device)));
+  }
   const Ranks ranks = Ranks::of_environment();
   try {
     return train_on(ranks, command);
@@ -296,6 +305,7 @@ CLI::Option* add_repeated(CLI::App& command, const std::string& name, std::vecto
 }
 
 void add_settings(CLI::App& command, TrainSettings& settings) {
+  command.add_option("--method", settings.method, "the model's method that is trained (forward)")->type_name("NAME");
   add_repeated(command, "--loss", settings.loss,
                "the loss of the model's result and the targets: " + names(kLossNames) +
                    "; of several results the sum, given once for each, in order, as mse or mse:0.5")
@@ -309,11 +319,11 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
   command.add_option("--batch", settings.batch, "examples of a call of the model (32)")
       ->type_name("N")
       ->check(whole_between(1, 1e9));
-  command.add_option("--lr", settings.lr, "learning rate (sgd, rmsprop and adagrad 0.01, adam and adamw 0.001)")
+  command.add_option("--lr", settings.lr, "learning rate (sgd, rmsprop and adagrad 0.01, adam and adamw 0.001, lbfgs 1)")
       ->type_name("X")
       ->check(between(0, 1e6));
   command.add_option("--momentum", settings.momentum, "of sgd and rmsprop (0)")->type_name("X")->check(between(0, 1));
-  command.add_option("--weight-decay", settings.weight_decay, "of the optimizer (adamw 0.01, others 0)")
+  command.add_option("--weight-decay", settings.weight_decay, "of the optimizer (adamw 0.01, others 0; lbfgs has none)")
       ->type_name("X")
       ->check(between(0, 1e6));
   command
@@ -350,7 +360,9 @@ void add_settings(CLI::App& command, TrainSettings& settings) {
                   "keep this share of the examples, at random, for the validation")
       ->type_name("SHARE")
       ->check(between(0, 0.99));
-  add_repeated(command, "--metric", settings.metric, "also measure on the validation, and show: " + names(kMetricNames))
+  add_repeated(command, "--metric", settings.metric,
+               "also measure on the validation, and show: " + names(kMetricNames) +
+                   "; of another result than the first with its number, counted from 0, as accuracy@1")
       ->type_name("NAME");
   command
       .add_option("--monitor", settings.monitor,
@@ -377,7 +389,7 @@ void add_train_command(CLI::App& app, Action& chosen) {
   add_settings(command, options->settings);
   add_autocast_option(command, options->common);
   add_repeated(command, "--validation", options->validation.data,
-               "other examples: after each epoch their loss in evaluation mode, without gradients")
+               "other examples: after each epoch their loss and metrics, in evaluation mode")
       ->type_name("FILE");
   add_repeated(command, "--validation-targets", options->validation.targets, "their targets, if they are .npy files")
       ->type_name("FILE");
@@ -398,12 +410,13 @@ void add_train_command(CLI::App& app, Action& chosen) {
       ->type_name("N")
       ->check(whole_between(1, 1e9));
   command.add_flag("--tensorboard", options->tensorboard, "also write an event file, for tensorboard --logdir DIR");
+  add_device_option(command, options->common);
   add_intra_op_option(command, options->common, "--intra-op,--threads");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");
   add_common_options(command, options->common);
   command.footer(
       R"(The first dimension of each tensor counts the examples. Inputs are a tensor, or a tuple of tensors, the arguments of the
-model's forward. Targets are one for each result of the model: classes for cross_entropy and nll, values of the result's
+model's method. Targets are one for each result of the model: classes for cross_entropy and nll, values of the result's
 sizes for the others. In Python:
   import torch
   x, y = torch.randn(1000, 16), torch.randint(0, 3, (1000,))

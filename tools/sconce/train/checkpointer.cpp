@@ -10,6 +10,10 @@ namespace {
 
 void save_model(const Training& training, bool trains, const ByteSink& sink) {
   Module module = training.module();
+  if (!training.device().is_cpu()) {
+    module = module.clone();
+    module.to(at::kCPU);  // the file is read on any machine
+  }
   const bool trained = module.script_module().is_training();
   module.train(trains);
   const auto back = c10::make_scope_exit([&] { module.train(trained); });

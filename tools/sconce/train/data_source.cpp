@@ -319,6 +319,16 @@ FileColumns read_columns(const DataFiles& files, const std::string& option) {
 
 }  // namespace
 
+TrainBatch read_to(const DataSource& data, const at::Tensor& numbers, c10::Device device) {
+  TrainBatch batch = data.read(numbers);
+  for (std::vector<c10::IValue>* values : {&batch.inputs, &batch.targets}) {
+    for (c10::IValue& value : *values) {
+      value = value.toTensor().to(device);
+    }
+  }
+  return batch;
+}
+
 std::shared_ptr<const DataSource> open_data(const DataFiles& files, const std::string& option) {
   FileColumns columns = read_columns(files, option);
   expect_same_counts(columns);

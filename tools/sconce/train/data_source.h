@@ -31,6 +31,9 @@ class DataSource {
   virtual TrainBatch read(const at::Tensor& numbers) const = 0;
 };
 
+// Reads examples, and copies them to the device.
+TrainBatch read_to(const DataSource& data, const at::Tensor& numbers, c10::Device device);
+
 // Files that the user names: "data.pt", several with commas between, or a pattern, "shards/*.safetensors".
 struct DataFiles {
   std::vector<std::string> data;     // one; of .npy files, one for each argument of the model

@@ -1,26 +1,36 @@
 #include "tools/sconce/train/evaluation.h"
 
+#include "tools/sconce/report/errors.h"
 #include "tools/sconce/train/loss.h"
 
 #include <ATen/ops/tensor.h>
 
 namespace sconce::cli {
 
-Evaluation::Evaluation(const std::vector<std::string>& metrics, TargetKind targets) {
-  for (const std::string& name : metrics) {
-    metrics_.emplace_back(name, make_metric(name, targets));
+Evaluation::Evaluation(const std::vector<std::string>& metrics, const std::vector<TargetKind>& targets) {
+  for (const std::string& text : metrics) {
+    const size_t result = metric_name(text).result;
+    if (result >= targets.size()) {
+      throw UserError("--metric " + text + ": there is no target " + std::to_string(result) + "; the data have " +
+                      std::to_string(targets.size()) + ", counted from 0");
+    }
+    metrics_.emplace_back(text, make_metric(text, targets[result]));
   }
 }
 
 void Evaluation::add(double loss, const c10::IValue& output, const std::vector<c10::IValue>& targets) {
-  const at::Tensor& target = targets.front().toTensor();
-  const auto examples = static_cast<double>(target.size(0));
+  const auto examples = static_cast<double>(targets.front().toTensor().size(0));
   loss_sum_ += loss * examples;
   examples_ += examples;
   if (!metrics_.empty()) {
-    const at::Tensor first = tensors_of_output(output).front();
-    for (const auto& [name, metric] : metrics_) {
-      metric->add(first, target);
+    const std::vector<at::Tensor> outputs = tensors_of_output(output);
+    for (const auto& [text, metric] : metrics_) {
+      const size_t result = metric_name(text).result;
+      if (result >= outputs.size()) {
+        throw UserError("--metric " + text + ": there is no result " + std::to_string(result) + "; the model returns " +
+                        std::to_string(outputs.size()) + ", counted from 0");
+      }
+      metric->add(outputs[result].cpu(), targets[result].toTensor().cpu());
     }
   }
 }

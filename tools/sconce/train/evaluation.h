@@ -14,9 +14,10 @@ namespace sconce::cli {
 
 class Evaluation {
  public:
-  Evaluation(const std::vector<std::string>& metrics, TargetKind targets);
+  // `targets`: the kind of each target.
+  Evaluation(const std::vector<std::string>& metrics, const std::vector<TargetKind>& targets);
 
-  // `loss`: the mean of a batch. The metrics judge the first result and the first target.
+  // `loss`: the mean of a batch. Throws UserError if there is no result or no target with a metric's number.
   void add(double loss, const c10::IValue& output, const std::vector<c10::IValue>& targets);
 
   // Returns all that was added up, float64 tensors: of the loss, then of each metric. Their sizes depend on the data.

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -50,6 +51,7 @@ ClassExamples class_examples(const std::string& metric, const at::Tensor& output
 // A share of examples.
 class ShareMetric : public Metric {
  public:
+  explicit ShareMetric(std::string text) : text_(std::move(text)) {}
   at::Tensor state() const final { return tensor_of_doubles({hits_, examples_}); }
   void merge(const at::Tensor& state) final {
     const std::vector<double> other = doubles_in(state);
@@ -64,6 +66,8 @@ class ShareMetric : public Metric {
     examples_ += static_cast<double>(hits.numel());
   }
 
+  const std::string text_;
+
  private:
   double hits_ = 0;
   double examples_ = 0;
@@ -71,13 +75,13 @@ class ShareMetric : public Metric {
 
 class Accuracy final : public ShareMetric {
  public:
-  explicit Accuracy(TargetKind targets) : targets_(targets) {}
+  Accuracy(std::string text, TargetKind targets) : ShareMetric(std::move(text)), targets_(targets) {}
   void add(const at::Tensor& output, const at::Tensor& target) override {
     if (targets_ == TargetKind::kBinary) {
-      expect_equal_sizes("--metric accuracy", output, target);
+      expect_equal_sizes("--metric " + text_, output, target);
       return add_hits(output.gt(0).eq(target.gt(0.5)));
     }
-    const ClassExamples examples = class_examples("accuracy", output, target);
+    const ClassExamples examples = class_examples(text_, output, target);
     add_hits(examples.scores.argmax(1).eq(examples.classes));
   }
 
@@ -87,10 +91,11 @@ class Accuracy final : public ShareMetric {
 
 class TopFive final : public ShareMetric {
  public:
+  using ShareMetric::ShareMetric;
   void add(const at::Tensor& output, const at::Tensor& target) override {
-    const ClassExamples examples = class_examples("top5", output, target);
+    const ClassExamples examples = class_examples(text_, output, target);
     if (examples.scores.size(1) <= 5) {
-      throw UserError("--metric top5: the model has " + std::to_string(examples.scores.size(1)) +
+      throw UserError("--metric " + text_ + ": the model has " + std::to_string(examples.scores.size(1)) +
                       " classes; it takes more than 5");
     }
     add_hits(std::get<1>(examples.scores.topk(5, 1)).eq(examples.classes.unsqueeze(1)).any(1));
@@ -101,18 +106,18 @@ class TopFive final : public ShareMetric {
 // the yes.
 class F1 final : public Metric {
  public:
-  explicit F1(TargetKind targets) : targets_(targets) {}
+  F1(std::string text, TargetKind targets) : text_(std::move(text)), targets_(targets) {}
 
   void add(const at::Tensor& output, const at::Tensor& target) override {
     at::Tensor predicted;
     at::Tensor classes;
     int64_t count = 2;
     if (targets_ == TargetKind::kBinary) {
-      expect_equal_sizes("--metric f1", output, target);
+      expect_equal_sizes("--metric " + text_, output, target);
       predicted = output.gt(0).reshape(-1).to(at::kLong);
       classes = target.gt(0.5).reshape(-1).to(at::kLong);
     } else {
-      ClassExamples examples = class_examples("f1", output, target);
+      ClassExamples examples = class_examples(text_, output, target);
       count = examples.scores.size(1);
       predicted = examples.scores.argmax(1);
       classes = std::move(examples.classes);
@@ -136,6 +141,7 @@ class F1 final : public Metric {
   }
 
  private:
+  const std::string text_;
   const TargetKind targets_;
   at::Tensor counts_;  // of hits, of results and of targets, for each class: [3, classes]
 };
@@ -143,16 +149,16 @@ class F1 final : public Metric {
 // The share of pairs of a yes and a no whose scores are in the right order; equal scores count half.
 class AreaUnderCurve final : public Metric {
  public:
-  explicit AreaUnderCurve(TargetKind targets) : targets_(targets) {}
+  AreaUnderCurve(std::string text, TargetKind targets) : text_(std::move(text)), targets_(targets) {}
 
   void add(const at::Tensor& output, const at::Tensor& target) override {
     if (targets_ == TargetKind::kBinary) {
-      expect_equal_sizes("--metric auc", output, target);
+      expect_equal_sizes("--metric " + text_, output, target);
       return merge(at::stack({output.reshape(-1).to(at::kDouble), target.gt(0.5).reshape(-1).to(at::kDouble)}));
     }
-    const ClassExamples examples = class_examples("auc", output, target);
+    const ClassExamples examples = class_examples(text_, output, target);
     if (examples.scores.size(1) != 2) {
-      throw UserError("--metric auc: the model has " + std::to_string(examples.scores.size(1)) +
+      throw UserError("--metric " + text_ + ": the model has " + std::to_string(examples.scores.size(1)) +
                       " classes; it takes two, or the logits of bce_with_logits");
     }
     const at::Tensor scores = examples.scores.to(at::kDouble);
@@ -194,6 +200,7 @@ class AreaUnderCurve final : public Metric {
   }
 
  private:
+  const std::string text_;
   const TargetKind targets_;
   std::vector<at::Tensor> parts_;  // scores and labels, 0 or 1: [2, examples]
 };
@@ -201,10 +208,10 @@ class AreaUnderCurve final : public Metric {
 // Of errors, over all elements.
 class ErrorMetric final : public Metric {
  public:
-  explicit ErrorMetric(std::string name) : name_(std::move(name)) {}
+  ErrorMetric(std::string text, std::string name) : text_(std::move(text)), name_(std::move(name)) {}
 
   void add(const at::Tensor& output, const at::Tensor& target) override {
-    expect_equal_sizes("--metric " + name_, output, target);
+    expect_equal_sizes("--metric " + text_, output, target);
     if (target.numel() == 0) {
       return;
     }
@@ -238,6 +245,7 @@ class ErrorMetric final : public Metric {
   }
 
  private:
+  const std::string text_;
   const std::string name_;
   double count_ = 0;
   double absolute_ = 0;
@@ -249,28 +257,46 @@ class ErrorMetric final : public Metric {
 
 }  // namespace
 
-std::unique_ptr<Metric> make_metric(const std::string& name, TargetKind targets) {
+MetricName metric_name(const std::string& text) {
+  const size_t at = text.find('@');
+  MetricName metric{text.substr(0, at)};
+  if (at != std::string::npos) {
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + at + 1, end, metric.result);
+    if (error != std::errc() || stop != end) {
+      throw UserError("--metric " + text + ": '" + text.substr(at + 1) +
+                      "' is no number of a result of the model; accuracy@1 is that of the second one");
+    }
+  }
+  return metric;
+}
+
+std::unique_ptr<Metric> make_metric(const std::string& text, TargetKind targets) {
+  const std::string name = metric_name(text).name;
   if (std::find(kMetricNames.begin(), kMetricNames.end(), name) == kMetricNames.end()) {
     throw UserError("--metric: there is no '" + name + "'" + did_you_mean(name, {kMetricNames.begin(), kMetricNames.end()}));
   }
   if (name == "top5" && targets == TargetKind::kBinary) {
-    throw UserError("--metric top5: takes classes, as --loss cross_entropy and nll do");
+    throw UserError("--metric " + text + ": takes classes, as --loss cross_entropy and nll do");
   }
   if (name == "accuracy") {
-    return std::make_unique<Accuracy>(targets);
+    return std::make_unique<Accuracy>(text, targets);
   }
   if (name == "top5") {
-    return std::make_unique<TopFive>();
+    return std::make_unique<TopFive>(text);
   }
   if (name == "f1") {
-    return std::make_unique<F1>(targets);
+    return std::make_unique<F1>(text, targets);
   }
   if (name == "auc") {
-    return std::make_unique<AreaUnderCurve>(targets);
+    return std::make_unique<AreaUnderCurve>(text, targets);
   }
-  return std::make_unique<ErrorMetric>(name);
+  return std::make_unique<ErrorMetric>(text, name);
 }
 
-bool is_higher_better(const std::string& metric) { return metric != "mae" && metric != "rmse"; }
+bool is_higher_better(const std::string& metric) {
+  const std::string name = metric_name(metric).name;
+  return name != "mae" && name != "rmse";
+}
 
 }  // namespace sconce::cli

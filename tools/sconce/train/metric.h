@@ -12,6 +12,14 @@ namespace sconce::cli {
 
 inline constexpr std::array kMetricNames = {"accuracy", "top5", "f1", "auc", "mae", "rmse", "r2"};
 
+// A --metric, "accuracy", or "accuracy@1" of another result of the model than the first.
+struct MetricName {
+  std::string name;
+  size_t result = 0;
+};
+// Throws UserError if what follows the @ is no number.
+MetricName metric_name(const std::string& text);
+
 // Adds up the examples of any number of batches and processes.
 class Metric {
  public:
@@ -33,8 +41,8 @@ enum class TargetKind : uint8_t {
   kBinary,   // output and targets of the same sizes: a logit above 0 is a yes, and so is a target above 0.5
 };
 
-// Throws UserError, with the nearest names, if there is none of that name.
-std::unique_ptr<Metric> make_metric(const std::string& name, TargetKind targets);
+// Throws UserError, with the nearest names, if there is none of that name. `text`: as the user gave it, for messages too.
+std::unique_ptr<Metric> make_metric(const std::string& text, TargetKind targets);
 
 bool is_higher_better(const std::string& metric);
 

@@ -9,6 +9,7 @@
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
@@ -27,12 +28,19 @@ void expect_known(const char* option, const std::string& name, const std::array<
 }
 
 void expect_valid_metrics(const TrainSettings& settings) {
-  const std::string loss = settings.loss.empty() ? "" : loss_parts(settings.loss).front().name;
-  const bool judges_values = loss == "mse" || loss == "l1" || loss == "huber";
-  for (const std::string& name : settings.metric) {
-    make_metric(name, loss == "bce_with_logits" ? TargetKind::kBinary : TargetKind::kClasses);
-    if (judges_values && name != "mae" && name != "rmse" && name != "r2") {
-      throw UserError("--metric " + name + ": takes classes, and targets of " + loss +
+  const std::vector<LossPart> losses = loss_parts(settings.loss);
+  for (const std::string& text : settings.metric) {
+    const MetricName metric = metric_name(text);
+    if (!losses.empty() && metric.result >= losses.size()) {
+      throw UserError("--metric " + text + ": there is no result " + std::to_string(metric.result) +
+                      " of the model; there are " + std::to_string(losses.size()) +
+                      " --loss, and results are counted from 0");
+    }
+    const std::string loss = losses.empty() ? "" : losses[metric.result].name;
+    make_metric(text, loss == "bce_with_logits" ? TargetKind::kBinary : TargetKind::kClasses);
+    const bool takes_values = metric.name == "mae" || metric.name == "rmse" || metric.name == "r2";
+    if (!takes_values && (loss == "mse" || loss == "l1" || loss == "huber")) {
+      throw UserError("--metric " + text + ": takes classes, and targets of " + loss +
                       " are values; mae, rmse and r2 take them");
     }
   }
@@ -44,8 +52,28 @@ void expect_valid_metrics(const TrainSettings& settings) {
   }
 }
 
+// LBFGS compares the gradients and losses of several places, which must be those of one function.
+void expect_valid_for_lbfgs(const TrainSettings& settings) {
+  if (settings.clip_norm || settings.clip_value) {
+    throw UserError(
+        std::string(settings.clip_norm ? "--clip-norm" : "--clip-value") +
+        ": lbfgs estimates the curvature of the loss from gradients, and clipped ones are not those of the loss; "
+        "leave the option out, or use another --optimizer");
+  }
+  if (settings.accumulate > 1) {
+    throw UserError(
+        "--accumulate: lbfgs evaluates the loss of a step's examples several times, which must be one batch; "
+        "leave the option out, and give a larger --batch");
+  }
+  if (settings.weight_decay) {
+    throw UserError("--weight-decay: 'lbfgs' has none; the other optimizers have");
+  }
+}
+
 template <typename Options>
 constexpr bool kHasMomentum = requires(Options options) { options.momentum(0.5); };
+template <typename Options>
+constexpr bool kHasWeightDecay = requires(Options options) { options.weight_decay(0.5); };
 
 template <typename Optimizer, typename Options>
 std::unique_ptr<torch::optim::Optimizer> make(const TrainSettings& settings, std::vector<at::Tensor> parameters,
@@ -53,8 +81,10 @@ std::unique_ptr<torch::optim::Optimizer> make(const TrainSettings& settings, std
   if (settings.lr) {
     options.lr(*settings.lr);
   }
-  if (settings.weight_decay) {
-    options.weight_decay(*settings.weight_decay);
+  if constexpr (kHasWeightDecay<Options>) {
+    if (settings.weight_decay) {
+      options.weight_decay(*settings.weight_decay);
+    }
   }
   if constexpr (kHasMomentum<Options>) {
     if (settings.momentum) {
@@ -104,6 +134,9 @@ void expect_valid(const TrainSettings& settings) {
   if (settings.momentum && settings.optimizer != "sgd" && settings.optimizer != "rmsprop") {
     throw UserError("--momentum: '" + settings.optimizer + "' has none; sgd and rmsprop have");
   }
+  if (settings.optimizer == "lbfgs") {
+    expect_valid_for_lbfgs(settings);
+  }
   if (settings.schedule == "one_cycle" && settings.warmup > 0) {
     throw UserError("--warmup: one_cycle has a rise of its own; leave out --warmup");
   }
@@ -146,6 +179,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const TrainSettings& set
          : name == "adam"    ? make<optim::Adam>(settings, std::move(parameters), optim::AdamOptions())
          : name == "adamw"   ? make<optim::AdamW>(settings, std::move(parameters), optim::AdamWOptions())
          : name == "rmsprop" ? make<optim::RMSprop>(settings, std::move(parameters), optim::RMSpropOptions())
+         : name == "lbfgs"   ? make<optim::LBFGS>(settings, std::move(parameters), optim::LBFGSOptions())
                              : make<optim::Adagrad>(settings, std::move(parameters), optim::AdagradOptions());
 }
 

@@ -16,9 +16,10 @@
 
 namespace sconce::cli {
 
-inline constexpr std::array kOptimizerNames = {"sgd", "adam", "adamw", "rmsprop", "adagrad"};
+inline constexpr std::array kOptimizerNames = {"sgd", "adam", "adamw", "rmsprop", "adagrad", "lbfgs"};
 
 struct TrainSettings {
+  std::string method = "forward";
   std::vector<std::string> loss;  // "mse" or "mse:0.5", of each result of the model (loss.h)
   std::string loss_module;
   std::string optimizer;
@@ -57,6 +58,7 @@ enum class Change : uint8_t {
 // change of it means.
 template <typename Settings, typename Visit>
 void for_each_setting(Settings& settings, const Visit& visit) {
+  visit("method", settings.method, Change::kRefused);
   visit("loss", settings.loss, Change::kRefused);
   visit("loss-module", settings.loss_module, Change::kTold);
   visit("optimizer", settings.optimizer, Change::kRefused);

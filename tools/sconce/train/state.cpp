@@ -8,6 +8,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/input-archive.h>
 #include <torch/serialize/output-archive.h>
@@ -36,7 +37,12 @@ bool is_data(const c10::IValue& value) {
   return value.isTensor() || value.isNone() || value.isBool() || value.isInt() || value.isDouble() || value.isString();
 }
 
-at::Tensor archive_of(const torch::optim::Optimizer& optimizer) {
+at::Tensor archive_of(torch::optim::Optimizer& optimizer) {
+  for (const auto& [parameter, state] : optimizer.state()) {
+    if (auto* const lbfgs = dynamic_cast<torch::optim::LBFGSParamState*>(state.get())) {
+      lbfgs->al(std::nullopt);  // each iteration computes it anew; LibTorch cannot save the undefined tensors in it
+    }
+  }
   torch::serialize::OutputArchive archive;
   optimizer.save(archive);
   auto bytes = std::make_unique<std::string>();
@@ -55,7 +61,8 @@ void restore_optimizer(const at::Tensor& archived, torch::optim::Optimizer& opti
     options.push_back(group.options().clone());
   }
   torch::serialize::InputArchive archive;
-  archive.load_from(static_cast<const char*>(archived.const_data_ptr()), archived.numel());
+  const c10::Device device = optimizer.param_groups().front().params().front().device();
+  archive.load_from(static_cast<const char*>(archived.const_data_ptr()), archived.numel(), device);
   optimizer.state().clear();
   optimizer.load(archive);
   for (size_t i = 0; i < options.size(); ++i) {
@@ -105,12 +112,13 @@ void restore_attribute(const torch::jit::Module& module, const std::string& name
 
 }  // namespace
 
-TrainState state_of(const torch::jit::Module& module, const torch::optim::Optimizer& optimizer) {
+TrainState state_of(const torch::jit::Module& module, torch::optim::Optimizer& optimizer) {
   TrainState state{c10::impl::GenericDict(c10::StringType::get(), c10::AnyType::get()), archive_of(optimizer)};
   for (const auto& attribute : module.named_attributes()) {
     if (is_data(attribute.value)) {
       const bool is_tensor = attribute.value.isTensor() && attribute.value.toTensor().defined();
-      state.module.insert(attribute.name, is_tensor ? c10::IValue(attribute.value.toTensor().detach()) : attribute.value);
+      state.module.insert(attribute.name,
+                          is_tensor ? c10::IValue(attribute.value.toTensor().detach().cpu()) : attribute.value);
     }
   }
   return state;

@@ -23,8 +23,8 @@ struct TrainState {
   at::Tensor optimizer;  // the bytes of an archive of LibTorch's
 };
 
-// Shares the module's tensors; copies the optimizer's state.
-TrainState state_of(const torch::jit::Module& module, const torch::optim::Optimizer& optimizer);
+// Tensors of the state are on the CPU. Shares those of a module on the CPU; copies the optimizer's state.
+TrainState state_of(const torch::jit::Module& module, torch::optim::Optimizer& optimizer);
 
 // Returns a state that shares no tensor with the module.
 TrainState copy_of(const TrainState& state);

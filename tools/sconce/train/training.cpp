@@ -39,6 +39,7 @@ std::vector<at::Tensor> distinct_parameters(const torch::jit::Module& module) {
 
 TrainOptions options_of(const TrainSettings& settings, const Ranks& ranks) {
   TrainOptions options;
+  options.method(settings.method);
   if (ranks.group()) {
     options.data_parallel(*ranks.group());
     options.synchronize_batch_norm(settings.sync_batch_norm);
@@ -68,12 +69,18 @@ bool takes_gradients(const Graph& graph) {
 }
 
 // A loss in a script may judge either kind.
-TargetKind target_kind_of(const TrainSettings& settings, const DataSource& data) {
-  if (settings.loss.empty()) {
-    const at::Tensor target = data.read(at::arange(1)).targets.front().toTensor();
-    return at::isIntegralType(target.scalar_type(), /*includeBool=*/false) ? TargetKind::kClasses : TargetKind::kBinary;
+std::vector<TargetKind> target_kinds_of(const TrainSettings& settings, const DataSource& data) {
+  std::vector<TargetKind> kinds;
+  for (const std::string& loss : settings.loss) {
+    kinds.push_back(loss.starts_with("bce") ? TargetKind::kBinary : TargetKind::kClasses);
   }
-  return settings.loss.front().starts_with("bce") ? TargetKind::kBinary : TargetKind::kClasses;
+  if (settings.loss.empty()) {
+    for (const c10::IValue& target : data.read(at::arange(1)).targets) {
+      const bool are_classes = at::isIntegralType(target.toTensor().scalar_type(), /*includeBool=*/false);
+      kinds.push_back(are_classes ? TargetKind::kClasses : TargetKind::kBinary);
+    }
+  }
+  return kinds;
 }
 
 std::vector<double> learning_rates_of(const torch::optim::Optimizer& optimizer) {
@@ -95,8 +102,9 @@ Training::Training(Module module, std::shared_ptr<const DataSource> data, TrainS
       loss_(std::move(loss)),
       ranks_(std::move(ranks)),
       order_(data_->examples(), settings_, ranks_.placement()),
-      target_kind_(target_kind_of(settings_, *data_)),
-      evaluates_with_gradients_(takes_gradients(module_.method("forward").graph())),
+      device_(distinct_parameters(script_).front().device()),
+      target_kinds_(target_kinds_of(settings_, *data_)),
+      evaluates_with_gradients_(takes_gradients(module_.method(settings_.method).graph())),
       optimizer_(make_optimizer(settings_, distinct_parameters(script_))),
       initial_lrs_(learning_rates_of(*optimizer_)),
       schedule_(schedule_of(settings_, initial_lrs_.front())),
@@ -113,8 +121,8 @@ void Training::rehearse(const DataSource* validation) {
   const TrainState before = copy_of(state_of(script_, *optimizer_));
   seed_draws(settings_.seed, 0, 0);
   for (const int64_t size : order_.kinds()) {
-    const TrainBatch batch = data_->read(at::arange(size));
-    fit_arguments(script_, "forward", batch.inputs);
+    const TrainBatch batch = read_to(*data_, at::arange(size), device_);
+    fit_arguments(script_, settings_.method, batch.inputs);
     // A plan may run only from the third call of a kind on.
     for (size_t call = 0; call < 3 * settings_.accumulate; ++call) {
       step_(batch.inputs, batch.targets);
@@ -146,12 +154,12 @@ void Training::go_on_from(const Checkpoint& checkpoint) {
 
 TrainBatch Training::next_batch() {
   if (!batches_) {
-    batches_.emplace([data = data_, order = order_, accumulate = settings_.accumulate, now = progress_, call = size_t{0},
-                      last = steps()]() mutable -> std::optional<TrainBatch> {
+    batches_.emplace([data = data_, device = device_, order = order_, accumulate = settings_.accumulate, now = progress_,
+                      call = size_t{0}, last = steps()]() mutable -> std::optional<TrainBatch> {
       if (now.step == last) {
         return std::nullopt;
       }
-      TrainBatch batch = data->read(order.batch(now, call));
+      TrainBatch batch = read_to(*data, order.batch(now, call), device);
       if (++call == accumulate) {
         call = 0;
         now = order.after_step(now);
@@ -160,6 +168,12 @@ TrainBatch Training::next_batch() {
     });
   }
   return batches_->next().value();
+}
+
+// Runs the module's hooks, too, if the method is `forward`.
+c10::IValue Training::run_model(std::vector<c10::IValue> inputs) const {
+  return settings_.method == "forward" ? module_.forward(std::move(inputs))
+                                       : module_.run_method(settings_.method, std::move(inputs));
 }
 
 Training::StepEnd Training::step(const std::function<Wishes()>& wishes) {
@@ -218,7 +232,7 @@ Evaluation Training::evaluate(const DataSource& data) {
   }
   // All processes add up in the same order, so that they agree about what is best.
   const std::vector<char> bytes = torch::jit::pickle_save(own.state());
-  Evaluation all(settings_.metric, target_kind_);
+  Evaluation all(settings_.metric, target_kinds_);
   for (const std::string& of_rank : ranks_.gather({bytes.begin(), bytes.end()})) {
     all.merge(torch::jit::pickle_load({of_rank.begin(), of_rank.end()}).toTensorVector());
   }
@@ -226,18 +240,28 @@ Evaluation Training::evaluate(const DataSource& data) {
 }
 
 Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end) {
+  Evaluation evaluation(settings_.metric, target_kinds_);
+  run_batches(data, begin, end, [&](const TrainBatch& batch, const c10::IValue& output) {
+    const double loss = loss_(output, batch.targets).item<double>();
+    const at::NoGradGuard no_grad;
+    evaluation.add(loss, output, batch.targets);
+  });
+  return evaluation;
+}
+
+void Training::run_batches(const DataSource& data, int64_t begin, int64_t end,
+                           const std::function<void(const TrainBatch& batch, const c10::IValue& output)>& visit) {
   constexpr uint64_t kDrawsOfEvaluation = uint64_t{1} << 32;  // calls of a step have smaller numbers
   const Placement& place = ranks_.placement();
   module_.eval();
   const auto to_training_mode = c10::make_scope_exit([this] { module_.train(); });
-  Evaluation evaluation(settings_.metric, target_kind_);
   const auto size = static_cast<int64_t>(settings_.batch);
-  ReadAhead batches([&data, size, end, next = begin]() mutable -> std::optional<TrainBatch> {
+  ReadAhead batches([&data, device = device_, size, end, next = begin]() mutable -> std::optional<TrainBatch> {
     if (next >= end) {
       return std::nullopt;
     }
     const int64_t stop = std::min(end, next + size);
-    TrainBatch batch = data.read(at::arange(next, stop));
+    TrainBatch batch = read_to(data, at::arange(next, stop), device);
     next = stop;
     return batch;
   });
@@ -247,14 +271,10 @@ Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end
     }
     seed_draws(settings_.seed, progress_.step,
                kDrawsOfEvaluation + number * static_cast<uint64_t>(place.world) + static_cast<uint64_t>(place.rank));
-    const AutocastRegion autocast;
+    const AutocastRegion autocast(device_.type());
     const at::AutoGradMode gradients(evaluates_with_gradients_);
-    const c10::IValue output = module_.forward(std::move(batch->inputs));
-    const double loss = loss_(output, batch->targets).item<double>();
-    const at::NoGradGuard no_grad;
-    evaluation.add(loss, output, batch->targets);
+    visit(*batch, run_model(batch->inputs));
   }
-  return evaluation;
 }
 
 void Training::keep(const Evaluation& evaluation) {

@@ -76,6 +76,7 @@ class Training {
   const TrainSettings& settings() const { return settings_; }
   const TrainHistory& history() const { return history_; }
   const Module& module() const { return module_; }
+  c10::Device device() const { return device_; }
   const Ranks& ranks() const { return ranks_; }
   bool is_first() const { return ranks_.placement().is_first(); }
   // Shares the tensors of the module, which the next step changes. Every process calls `gather_state` first.
@@ -86,7 +87,11 @@ class Training {
 
  private:
   TrainBatch next_batch();
+  c10::IValue run_model(std::vector<c10::IValue> inputs) const;
   Evaluation evaluate(const DataSource& data, int64_t begin, int64_t end);
+  // Runs the model on these examples in evaluation mode, batch by batch.
+  void run_batches(const DataSource& data, int64_t begin, int64_t end,
+                   const std::function<void(const TrainBatch& batch, const c10::IValue& output)>& visit);
 
   Module module_;
   torch::jit::Module script_;
@@ -95,7 +100,8 @@ class Training {
   const TrainStep::GeneralLoss loss_;
   const Ranks ranks_;
   const BatchOrder order_;
-  const TargetKind target_kind_;
+  const c10::Device device_;  // of the parameters, to which batches are copied
+  const std::vector<TargetKind> target_kinds_;
   const bool evaluates_with_gradients_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   const std::vector<double> initial_lrs_;  // of the groups of parameters

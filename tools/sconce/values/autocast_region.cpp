@@ -42,18 +42,18 @@ std::optional<c10::ScalarType> autocast_of_calls() { return dtype_of_calls; }
 
 std::optional<double> tolerance_of_autocast() { return dtype_of_calls ? std::optional(0.03) : std::nullopt; }
 
-AutocastRegion::AutocastRegion() {
+AutocastRegion::AutocastRegion(c10::DeviceType device) : device_(device) {
   if (dtype_of_calls) {
-    dtype_before_ = at::autocast::get_autocast_dtype(at::kCPU);
-    at::autocast::set_autocast_dtype(at::kCPU, *dtype_of_calls);
-    at::autocast::set_autocast_enabled(at::kCPU, true);
+    dtype_before_ = at::autocast::get_autocast_dtype(device_);
+    at::autocast::set_autocast_dtype(device_, *dtype_of_calls);
+    at::autocast::set_autocast_enabled(device_, true);
   }
 }
 
 AutocastRegion::~AutocastRegion() {
   if (dtype_before_) {
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-    at::autocast::set_autocast_dtype(at::kCPU, *dtype_before_);
+    at::autocast::set_autocast_enabled(device_, false);
+    at::autocast::set_autocast_dtype(device_, *dtype_before_);
     at::autocast::clear_cache();
   }
 }

@@ -3,6 +3,7 @@
 
 #include "tools/peers/peer.h"
 
+#include <c10/core/DeviceType.h>
 #include <c10/core/ScalarType.h>
 
 #include <memory>
@@ -10,7 +11,7 @@
 
 namespace sconce::cli {
 
-// The dtype to which autocast casts on the CPU in all calls of models of this process; nothing: autocast is off. Set before
+// The dtype to which autocast casts in all calls of models of this process; nothing: autocast is off. Set before
 // the first call.
 void set_autocast_of_calls(std::optional<c10::ScalarType> dtype);
 std::optional<c10::ScalarType> autocast_of_calls();
@@ -21,12 +22,13 @@ std::optional<double> tolerance_of_autocast();
 // autocast keeps is dropped.
 class AutocastRegion {
  public:
-  AutocastRegion();
+  explicit AutocastRegion(c10::DeviceType device = c10::kCPU);
   ~AutocastRegion();
   AutocastRegion(const AutocastRegion&) = delete;
   AutocastRegion& operator=(const AutocastRegion&) = delete;
 
  private:
+  const c10::DeviceType device_;
   std::optional<c10::ScalarType> dtype_before_;
 };
 
