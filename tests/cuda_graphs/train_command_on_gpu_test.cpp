@@ -81,6 +81,8 @@ TEST(TrainCommandOnGpu, TrainsAsOnTheCpu) {
     for (size_t i = 0; i < 2; ++i) {
       EXPECT_NEAR(found.metrics()[i].second, expected.metrics()[i].second, 1e-6);
     }
+    EXPECT_EQ(resumed.samples(data).samples.size(), 16U);
+    EXPECT_TRUE(resumed.samples(data).samples.front().results.front().is_cpu());
   }
 }
 

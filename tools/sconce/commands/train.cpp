@@ -31,6 +31,7 @@ struct TrainCommand {
   size_t max_steps = 0;
   bool overwrite = false;
   bool tensorboard = false;
+  std::string vocabulary;
   bool progress = false;
   const CLI::App* parser = nullptr;  // tells which options were given
 
@@ -172,6 +173,7 @@ std::string resume_command(const TrainCommand& command, const std::string& check
   add("--intra-op", command.common.intra_op == 0 ? "" : std::to_string(command.common.intra_op));
   add("--checkpoint-every", command.checkpoint_every == 0 ? "" : std::to_string(command.checkpoint_every));
   text += command.tensorboard ? " --tensorboard" : "";
+  add("--vocabulary", command.vocabulary);
   add_all("--ops-library", command.common.ops_libraries);
   add_all("--pass-plugin", command.common.pass_plugins);
   add("--options", command.common.options_file);
@@ -232,6 +234,8 @@ int train_on(const Ranks& ranks, const TrainCommand& command) {
   expect_method(module.script_module(), settings.method);
   const bool trains = module.script_module().is_training();
   const TrainAndValidation data = data_for(command, settings);
+  const std::vector<std::string> vocabulary =
+      command.vocabulary.empty() ? std::vector<std::string>() : read_vocabulary(command.vocabulary);
   const Placement& placement = ranks.placement();
   Training training(module, data.training, settings, loss_for(settings, options), ranks);
   if (checkpoint) {
@@ -260,7 +264,7 @@ int train_on(const Ranks& ranks, const TrainCommand& command) {
   }
   const InterruptionGuard interruption(/*handles_termination=*/true);
   training.rehearse(data.validation.get());
-  TrainLoop loop(training, data.validation.get(), folder,
+  TrainLoop loop(training, *data.training, data.validation.get(), folder,
                  {.checkpoint_every = command.checkpoint_every,
                   .max_steps = command.max_steps,
                   .resumed = resumed,
@@ -271,7 +275,8 @@ int train_on(const Ranks& ranks, const TrainCommand& command) {
                   .prints_epochs = !command.common.json},
                  {.model = command.model,
                   .data = join(command.data.data, " "),
-                  .resume = resume_command(command, folder.checkpoint(), placement)});
+                  .resume = resume_command(command, folder.checkpoint(), placement),
+                  .vocabulary = vocabulary});
   loop.run();
   loop.finish();
 
@@ -410,6 +415,10 @@ void add_train_command(CLI::App& app, Action& chosen) {
       ->type_name("N")
       ->check(whole_between(1, 1e9));
   command.add_flag("--tensorboard", options->tensorboard, "also write an event file, for tensorboard --logdir DIR");
+  command
+      .add_option("--vocabulary", options->vocabulary,
+                  "tokens, one in each line, by which report.html shows sequences of integers")
+      ->type_name("FILE");
   add_device_option(command, options->common);
   add_intra_op_option(command, options->common, "--intra-op,--threads");
   command.add_flag("--progress", options->progress, "show progress even when stderr is no terminal");

@@ -1,5 +1,6 @@
 #include "tools/sconce/train/loop.h"
 
+#include "base/exception_message.h"
 #include "report/number_format.h"
 #include "tools/sconce/report/errors.h"
 #include "tools/sconce/train/curves.h"
@@ -31,9 +32,10 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-TrainLoop::TrainLoop(Training& training, const DataSource* validation, const TrainFolder& folder, LoopOptions options,
-                     TrainRun run)
+TrainLoop::TrainLoop(Training& training, const DataSource& data, const DataSource* validation, const TrainFolder& folder,
+                     LoopOptions options, TrainRun run)
     : training_(training),
+      data_(data),
       validation_(validation),
       folder_(folder),
       options_(std::move(options)),
@@ -192,6 +194,17 @@ void TrainLoop::write_reports() {
   }
 }
 
+// The training is good without them: a loss may take whole batches only.
+void TrainLoop::take_samples() {
+  const DataSource& data = validation_ != nullptr ? *validation_ : data_;
+  try {
+    run_.samples = training_.samples(data);
+  } catch (const std::exception& failure) {
+    run_.samples = Samples{.why_none = one_line_message(failure)};
+  }
+  run_.samples->are_of_validation = validation_ != nullptr;
+}
+
 void TrainLoop::finish() {
   training_.gather_state();
   if (!training_.is_first()) {
@@ -207,6 +220,7 @@ void TrainLoop::finish() {
   if (run_.is_complete) {
     attempt([&] { checkpointer_.write_model(training_, options_.trains); });
     run_.files.emplace(run_.files.begin(), "model", folder_.model());
+    take_samples();
   }
   write_reports();
   if (!failure_.empty()) {

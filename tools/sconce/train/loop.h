@@ -30,8 +30,9 @@ struct LoopOptions {
 // Of several processes, only the first one prints and writes.
 class TrainLoop {
  public:
-  // `training` and `validation`, which may be null, must outlive this.
-  TrainLoop(Training& training, const DataSource* validation, const TrainFolder& folder, LoopOptions options, TrainRun run);
+  // `training`, its data and `validation`, which may be null, must outlive this.
+  TrainLoop(Training& training, const DataSource& data, const DataSource* validation, const TrainFolder& folder,
+            LoopOptions options, TrainRun run);
 
   // Returns after the last step, after `max_steps`, or after the step or in the validation that the user interrupts; such a
   // validation is made when the training goes on. Writes files after an epoch if the last were written more than a second
@@ -55,10 +56,12 @@ class TrainLoop {
   void write_state();
   void keep_state();
   void write_reports();
+  void take_samples();
   // Calls `write`, and keeps its UserError.
   void attempt(const std::function<void()>& write);
 
   Training& training_;
+  const DataSource& data_;
   const DataSource* const validation_;
   const TrainFolder folder_;
   const LoopOptions options_;

@@ -208,9 +208,10 @@ std::string to_page(const TrainRun& run, const Training& training) {
     images += element("h2", escape_html(name)) + "\n" + image;
   }
   const std::string title = "Training of " + std::filesystem::path(run.model).filename().string();
-  return html_page(title, "svg { max-width: 60rem; }\n",
+  const std::string samples = run.samples ? samples_html(*run.samples, run.vocabulary) : "";
+  return html_page(title, std::string("svg { max-width: 60rem; }\n") + kSamplesStyle,
                    element("h1", escape_html(title)) + "\n" + images + element("h2", "Result") + "\n" +
-                       list(rows_of(run, training)) + element("h2", "Settings") + "\n" + list(settings) +
+                       list(rows_of(run, training)) + samples + element("h2", "Settings") + "\n" + list(settings) +
                        element("h2", "Machine") + "\n" + list(rows_of(facts_of_this_machine())));
 }
 

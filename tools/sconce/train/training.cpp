@@ -4,6 +4,7 @@
 #include "ir/graph.h"
 #include "tools/sconce/check/gradients.h"
 #include "tools/sconce/report/errors.h"
+#include "tools/sconce/train/loss.h"
 #include "tools/sconce/ui/interruption.h"
 #include "tools/sconce/values/autocast_region.h"
 #include "tools/sconce/values/fit_arguments.h"
@@ -20,6 +21,8 @@
 
 namespace sconce::cli {
 namespace {
+
+constexpr int64_t kExaminedForSamples = 256;
 
 // Returns the parameters that require a gradient, tied ones once.
 std::vector<at::Tensor> distinct_parameters(const torch::jit::Module& module) {
@@ -56,6 +59,14 @@ TrainOptions options_of(const TrainSettings& settings, const Ranks& ranks) {
     options.autocast(*dtype);
   }
   return options;
+}
+
+std::vector<at::Tensor> tensors_of_values(const std::vector<c10::IValue>& values) {
+  std::vector<at::Tensor> tensors;
+  for (const c10::IValue& value : values) {
+    tensors.push_back(value.toTensor());
+  }
+  return tensors;
 }
 
 // A call of such a model needs gradients for its result.
@@ -247,6 +258,38 @@ Evaluation Training::evaluate(const DataSource& data, int64_t begin, int64_t end
     evaluation.add(loss, output, batch.targets);
   });
   return evaluation;
+}
+
+Samples Training::samples(const DataSource& data) {
+  Samples chosen;
+  int64_t number = 0;
+  const auto add_all = [](std::vector<at::Tensor>& rows, const std::vector<at::Tensor>& tensors, int64_t example) {
+    for (const at::Tensor& tensor : tensors) {
+      rows.push_back(tensor.detach().select(0, example).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+    }
+  };
+  run_batches(data, 0, std::min(data.examples(), kExaminedForSamples),
+              [&](const TrainBatch& batch, const c10::IValue& output) {
+                const std::vector<at::Tensor> inputs = tensors_of_values(batch.inputs);
+                const std::vector<at::Tensor> targets = tensors_of_values(batch.targets);
+                const std::vector<at::Tensor> results = tensors_of_output(output);
+                for (int64_t i = 0; i < batch.examples(); ++i, ++number) {
+                  std::vector<c10::IValue> target;
+                  for (const at::Tensor& each : targets) {
+                    target.emplace_back(each.narrow(0, i, 1));
+                  }
+                  const c10::IValue result = result_of_example(output, i, batch.examples());
+                  Sample& sample = chosen.samples.emplace_back();
+                  sample.number = number;
+                  sample.loss = loss_(result, target).item<double>();
+                  add_all(sample.inputs, inputs, i);
+                  add_all(sample.targets, targets, i);
+                  add_all(sample.results, results, i);
+                }
+                chosen = best_and_worst(std::move(chosen.samples));
+              });
+  chosen.examples = number;
+  return chosen;
 }
 
 void Training::run_batches(const DataSource& data, int64_t begin, int64_t end,

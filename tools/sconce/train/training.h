@@ -7,6 +7,7 @@
 #include "tools/sconce/train/evaluation.h"
 #include "tools/sconce/train/ranks.h"
 #include "tools/sconce/train/read_ahead.h"
+#include "tools/sconce/train/samples.h"
 #include "tools/sconce/train/settings.h"
 
 #include <sconce/module.h>
@@ -57,6 +58,9 @@ class Training {
   // Computes loss and metrics of this process's part of the data, in evaluation mode, without changing anything. Throws
   // Interrupted if the user interrupts it.
   Evaluation evaluate(const DataSource& data);
+  // Returns those with the lowest and the highest losses of the first few hundred examples, in evaluation mode. Throws what
+  // the model and the loss throw, and UserError if the model's results do not count examples.
+  Samples samples(const DataSource& data);
   // Keeps them as those of the epoch that has just ended.
   void keep(const Evaluation& evaluation);
 
