@@ -336,13 +336,15 @@ class TrainStep:
     up the gradients of so many calls, of the mean of their losses. `autocast`: torch.bfloat16 or torch.float16, for forward and
     loss. `process_group`: of torch.distributed, after `init_process_group`. All its ranks then train together: the first step
     begins with rank 0's parameters and buffers, and each step updates with the mean of all ranks' gradients. Every rank makes
-    as many steps; a rank that has no batch left calls `join`. `method`: that of the model whose result the loss takes; one other
-    than `forward` needs `@torch.jit.export`. `options`: as of `accelerate`.
+    as many steps; a rank that has no batch left calls `join`. `synchronize_batch_norm`: batch norms take mean and variance of
+    all ranks' batches, as `torch.nn.SyncBatchNorm`, which cannot be scripted. `method`: that of the model whose result the loss
+    takes; one other than `forward` needs `@torch.jit.export`. `options`: as of `accelerate`.
     """
 
     def __init__(self, model: Any, loss: Any, optimizer: torch.optim.Optimizer, *, clip_norm: float | None = None,
                  clip_value: float | None = None, accumulate: int = 1, autocast: torch.dtype | None = None,
-                 keep_gradients: bool = False, process_group: Any = None, method: str = "forward", **options: Any):
+                 keep_gradients: bool = False, process_group: Any = None, synchronize_batch_norm: bool = False,
+                 method: str = "forward", **options: Any):
         model = model if isinstance(model, torch.jit.ScriptModule) else scripted(model)
         expect_scripted(model, "TrainStep")
         if not model._c._has_method(method):
@@ -360,7 +362,7 @@ class TrainStep:
         self._loss = loss
         self._arguments = (model._c, loss.qualified_name if is_function(loss) else loss._c, any_module()._c)
         self._settings = (json.dumps(options), clip_norm, clip_value, accumulate, autocast, keep_gradients,
-                          process_group.group_name if process_group is not None else None, method)
+                          process_group.group_name if process_group is not None else None, synchronize_batch_norm, method)
         self._step = None
         self._twin = None
 

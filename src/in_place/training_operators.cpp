@@ -124,7 +124,7 @@ intrusive_ptr<TrainStepObject> make_train_step(const c10::IValue& module, const 
                                                std::optional<double> clip_value, int64_t accumulate,
                                                std::optional<at::ScalarType> autocast, bool keep_gradients,
                                                const std::optional<std::string>& process_group,
-                                               const std::string& method) {
+                                               bool synchronize_batch_norm, const std::string& method) {
   TrainOptions train;
   train.method(method);
   if (clip_norm) {
@@ -138,6 +138,7 @@ intrusive_ptr<TrainStepObject> make_train_step(const c10::IValue& module, const 
   }
   TORCH_CHECK(accumulate > 0, "accumulate must be a positive number of calls, not ", accumulate);
   train.accumulate(static_cast<size_t>(accumulate)).keep_gradients(keep_gradients);
+  train.synchronize_batch_norm(synchronize_batch_norm);
   if (process_group) {
     train.data_parallel(DataParallel(c10d::resolve_process_group(*process_group)));
   }
