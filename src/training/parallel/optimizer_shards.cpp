@@ -5,13 +5,14 @@
 #include "training/update_rule.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 namespace sconce {
@@ -42,7 +43,7 @@ std::vector<at::Tensor> tensors_of(const OptimizerClass& of_optimizer, torch::op
 
 // `tensors`: as `tensors_of` returns them; there may be more.
 void set_tensors(const OptimizerClass& of_optimizer, torch::optim::OptimizerParamState& state,
-                 const std::vector<at::Tensor>& tensors) {
+                 std::span<const at::Tensor> tensors) {
   auto next = tensors.begin();
   of_optimizer.visit_tensors(state, [&](const char* /*name*/, at::Tensor& tensor) { tensor = *next++; });
 }
@@ -150,92 +151,92 @@ void OptimizerShards::shard() {
   is_sharded_ = true;
 }
 
+// A rank knows the states of its own segments. That of a parameter is described by the rank that has its first element.
+std::vector<OptimizerShards::WholeState> OptimizerShards::describe_states() const {
+  const OptimizerClass& of_optimizer = class_of(optimizer_);
+  constexpr int64_t kColumns = 2 + kTensors;  // whether there is one, its steps, which tensors
+  const at::Tensor own = at::zeros({static_cast<int64_t>(parameters_.tensors.size()), kColumns}, at::kLong);
+  for (size_t i = 0; i < segments_.tensors.size(); ++i) {
+    auto* const state = find_state(optimizer_, segments_.tensors[i]);
+    if (begins_[i] != 0 || state == nullptr) {
+      continue;
+    }
+    int64_t* const row = own.mutable_data_ptr<int64_t>() + static_cast<int64_t>(parameter_of_segment_[i]) * kColumns;
+    row[0] = 1;
+    const int64_t* const steps = of_optimizer.steps(*state);
+    row[1] = steps != nullptr ? *steps : 0;
+    const std::vector<at::Tensor> tensors = tensors_of(of_optimizer, *state);
+    std::ranges::transform(tensors, row + 2, [](const at::Tensor& tensor) { return tensor.defined() ? 1 : 0; });
+  }
+  const at::Tensor on_device = own.to(buckets_->tensors().front().device());
+  group_.begin_sum(on_device)->wait();
+  const at::Tensor all = on_device.to(at::kCPU);
+  std::vector<WholeState> states(parameters_.tensors.size());
+  for (size_t i = 0; i < states.size(); ++i) {
+    const int64_t* const row = all.const_data_ptr<int64_t>() + static_cast<int64_t>(i) * kColumns;
+    states[i].exists = row[0] != 0;
+    states[i].steps = row[1];
+    for (size_t k = 0; k < kTensors; ++k) {
+      if (row[2 + k] != 0) {
+        states[i].tensors[k] = at::zeros_like(parameters_.tensors[i], {}, at::MemoryFormat::Preserve);
+      }
+    }
+  }
+  return states;
+}
+
+// Fills the k-th tensor of the states of a bucket's parameters with all ranks' segments.
+void OptimizerShards::gather_states(size_t bucket, size_t k, const std::vector<WholeState>& states) const {
+  const auto& members = buckets_->layout().buckets[bucket].members;
+  const auto tensor_of = [&](size_t parameter) -> const at::Tensor& { return states[parameter].tensors[k]; };
+  if (std::ranges::none_of(members, [&](const auto& member) { return tensor_of(member.parameter).defined(); })) {
+    return;
+  }
+  const OptimizerClass& of_optimizer = class_of(optimizer_);
+  const at::Tensor own = at::zeros_like(parts_[bucket]);
+  const int64_t first = own.numel() * group_.rank();
+  for (size_t i = 0; i < segments_.tensors.size(); ++i) {
+    const auto member =
+        std::ranges::find(members, parameter_of_segment_[i], [](const auto& each) { return each.parameter; });
+    auto* const state = member != members.end() ? find_state(optimizer_, segments_.tensors[i]) : nullptr;
+    if (state != nullptr && tensor_of(member->parameter).defined()) {
+      own.narrow(0, member->offset + begins_[i] - first, segments_.tensors[i].numel())
+          .copy_(tensors_of(of_optimizer, *state)[k]);
+    }
+  }
+  const at::Tensor all = at::empty_like(buckets_->tensors()[bucket]);
+  group_.begin_gather(all, own)->wait();
+  for (const BucketLayout::Member& member : members) {
+    if (const at::Tensor& tensor = tensor_of(member.parameter); tensor.defined()) {
+      elements_of(tensor, 0, tensor.numel()).copy_(all.narrow(0, member.offset, tensor.numel()));
+    }
+  }
+}
+
 void OptimizerShards::unshard() {
   if (!is_sharded_) {
     return;
   }
   state_bytes_ = state_bytes();
   const at::NoGradGuard no_grad;
-  const OptimizerClass& of_optimizer = class_of(optimizer_);
-  auto& states = optimizer_.state();
-  // Of each parameter, from the rank that has its first element: whether it has a state, its steps, and which tensors.
-  constexpr int64_t kTensors = UpdateRule::kMaxStates;
-  const auto count = static_cast<int64_t>(parameters_.tensors.size());
-  const at::Tensor about = at::zeros({count, 2 + kTensors}, at::kLong);
-  const auto state_of = [&](size_t segment) -> torch::optim::OptimizerParamState* {
-    return find_state(optimizer_, segments_.tensors[segment]);
-  };
-  for (size_t i = 0; i < segments_.tensors.size(); ++i) {
-    auto* const state = state_of(i);
-    if (begins_[i] != 0 || state == nullptr) {
-      continue;
-    }
-    int64_t* const row = about.mutable_data_ptr<int64_t>() + static_cast<int64_t>(parameter_of_segment_[i]) * (2 + kTensors);
-    row[0] = 1;
-    if (const int64_t* const steps = of_optimizer.steps(*state)) {
-      row[1] = *steps;
-    }
-    const std::vector<at::Tensor> tensors = tensors_of(of_optimizer, *state);
-    for (size_t k = 0; k < tensors.size(); ++k) {
-      row[2 + k] = tensors[k].defined() ? 1 : 0;
-    }
-  }
-  const at::Tensor on_device = about.to(buckets_->tensors().front().device());
-  group_.begin_sum(on_device)->wait();
-  const at::Tensor all = on_device.to(at::kCPU);
-  const auto row_of = [&](size_t parameter) {
-    return all.const_data_ptr<int64_t>() + static_cast<int64_t>(parameter) * (2 + kTensors);
-  };
-  std::vector<std::unique_ptr<torch::optim::OptimizerParamState>> whole(parameters_.tensors.size());
-  std::vector<std::vector<at::Tensor>> tensors(parameters_.tensors.size());
-  for (size_t i = 0; i < whole.size(); ++i) {
-    if (row_of(i)[0] == 0) {
-      continue;
-    }
-    whole[i] = of_optimizer.make_state();
-    if (int64_t* const steps = of_optimizer.steps(*whole[i])) {
-      *steps = row_of(i)[1];
-    }
-    for (int64_t k = 0; k < kTensors; ++k) {
-      tensors[i].push_back(row_of(i)[2 + k] != 0 ? at::zeros_like(parameters_.tensors[i], {}, at::MemoryFormat::Preserve)
-                                                 : at::Tensor());
-    }
-  }
-  for (int64_t k = 0; k < kTensors; ++k) {
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      const auto& members = buckets_->layout().buckets[i].members;
-      if (std::ranges::none_of(members, [&](const auto& member) { return row_of(member.parameter)[2 + k] != 0; })) {
-        continue;
-      }
-      const at::Tensor& bucket = buckets_->tensors()[i];
-      const int64_t size = parts_[i].numel();
-      const at::Tensor own = at::zeros({size}, bucket.options());
-      const int64_t first = size * group_.rank();
-      for (size_t segment = 0; segment < segments_.tensors.size(); ++segment) {
-        const auto member = std::ranges::find_if(
-            members, [&](const auto& each) { return each.parameter == parameter_of_segment_[segment]; });
-        auto* const state = member != members.end() ? state_of(segment) : nullptr;
-        if (state != nullptr && row_of(member->parameter)[2 + k] != 0) {
-          own.narrow(0, member->offset + begins_[segment] - first, segments_.tensors[segment].numel())
-              .copy_(tensors_of(of_optimizer, *state)[static_cast<size_t>(k)]);
-        }
-      }
-      const at::Tensor full = at::empty({bucket.numel()}, bucket.options());
-      group_.begin_gather(full, own)->wait();
-      for (const BucketLayout::Member& member : members) {
-        if (row_of(member.parameter)[2 + k] != 0) {
-          const at::Tensor& tensor = tensors[member.parameter][static_cast<size_t>(k)];
-          elements_of(tensor, 0, tensor.numel()).copy_(full.narrow(0, member.offset, tensor.numel()));
-        }
-      }
+  const std::vector<WholeState> whole = describe_states();
+  for (size_t k = 0; k < kTensors; ++k) {
+    for (size_t bucket = 0; bucket < parts_.size(); ++bucket) {
+      gather_states(bucket, k, whole);
     }
   }
   give_back_parameters();
+  const OptimizerClass& of_optimizer = class_of(optimizer_);
   for (size_t i = 0; i < whole.size(); ++i) {
-    if (whole[i] != nullptr) {
-      set_tensors(of_optimizer, *whole[i], tensors[i]);
-      states[parameters_.tensors[i].unsafeGetTensorImpl()] = std::move(whole[i]);
+    if (!whole[i].exists) {
+      continue;
     }
+    auto state = of_optimizer.make_state();
+    if (int64_t* const steps = of_optimizer.steps(*state)) {
+      *steps = whole[i].steps;
+    }
+    set_tensors(of_optimizer, *state, whole[i].tensors);
+    optimizer_.state()[parameters_.tensors[i].unsafeGetTensorImpl()] = std::move(state);
   }
 }
 

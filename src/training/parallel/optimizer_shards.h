@@ -5,10 +5,12 @@
 #include "training/parallel/gradient_buckets.h"
 #include "training/parallel/rank_group.h"
 #include "training/trained_parameters.h"
+#include "training/update_rule.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/optim/optimizer.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -54,6 +56,16 @@ class OptimizerShards {
   size_t state_bytes() const;
 
  private:
+  static constexpr size_t kTensors = UpdateRule::kMaxStates;
+  // The state of a whole parameter, on every rank.
+  struct WholeState {
+    bool exists = false;
+    int64_t steps = 0;
+    std::array<at::Tensor, kTensors> tensors;  // undefined: the state lacks it
+  };
+  // Returns those of all parameters, with zeros in the tensors. A collective.
+  std::vector<WholeState> describe_states() const;
+  void gather_states(size_t bucket, size_t k, const std::vector<WholeState>& states) const;
   void give_back_parameters();
   // Returns the elements of a segment among those of `tensor`, which is like its parameter, as one dimension.
   at::Tensor part_of(const at::Tensor& tensor, size_t segment) const;
