@@ -376,6 +376,11 @@ class TrainStep:
         """
         return self._with_optimizer(lambda step: step.run(_values(inputs), _values(targets), share))
 
+    def __del__(self) -> None:
+        step = vars(self).get("_step")  # a constructor that raised has made none
+        if step is not None:
+            step.close()
+
     def join(self) -> int:
         """For a rank that has no batch left: takes part in the other ranks' steps until none has one. Returns how many."""
         return self._with_optimizer(lambda step: step.join())
@@ -388,7 +393,10 @@ class TrainStep:
             raise ValueError(f"sconce.TrainStep cannot run this optimizer: {reason}")
         if mirror.twin is not self._twin:
             self._twin = mirror.twin
-            self._step = _classes.TrainStep(*self._arguments, self._twin, *self._settings)
+            before = self._step
+            self._step = _classes.TrainStep(*self._arguments, self._twin, *self._settings, before is None)
+            if before is not None:
+                before.close()
         optimizer._opt_called = True
         try:
             return call(self._step)

@@ -3,6 +3,7 @@
 #include "in_place/operands.h"
 #include "in_place/optimizer_mirror.h"
 #include "report/training_json.h"
+#include "training/parallel/rank_group.h"
 
 #include <sconce/compiled_backward.h>
 #include <sconce/train_step.h>
@@ -112,10 +113,12 @@ struct TrainStepObject final : torch::CustomClassHolder {
   TrainStepObject(const c10::IValue& module, const c10::IValue& loss, const c10::IValue& any_module,
                   intrusive_ptr<OptimizerObject> used, const Options& options, const TrainOptions& train_options)
       : optimizer(std::move(used)),
-        step(accelerate(module_of(module), options), loss_of(loss, any_module, options), optimizer->mirror.optimizer(),
-             train_options) {}
+        step(std::in_place, accelerate(module_of(module), options), loss_of(loss, any_module, options),
+             optimizer->mirror.optimizer(), train_options) {}
   const intrusive_ptr<OptimizerObject> optimizer;
-  TrainStep step;
+  // Without a value once it is closed. Python closes it: in calls of methods the thread has no lock of the interpreter, for
+  // which the threads of gloo may wait when they drop tensors, and a group of ranks waits for these threads when it ends.
+  std::optional<TrainStep> step;
 };
 
 intrusive_ptr<TrainStepObject> make_train_step(const c10::IValue& module, const c10::IValue& loss,
@@ -123,8 +126,8 @@ intrusive_ptr<TrainStepObject> make_train_step(const c10::IValue& module, const 
                                                const std::string& options, std::optional<double> clip_norm,
                                                std::optional<double> clip_value, int64_t accumulate,
                                                std::optional<at::ScalarType> autocast, bool keep_gradients,
-                                               const std::optional<std::string>& process_group,
-                                               bool synchronize_batch_norm, const std::string& method) {
+                                               const std::optional<std::string>& process_group, bool synchronize_batch_norm,
+                                               const std::string& method, bool is_first) {
   TrainOptions train;
   train.method(method);
   if (clip_norm) {
@@ -140,7 +143,9 @@ intrusive_ptr<TrainStepObject> make_train_step(const c10::IValue& module, const 
   train.accumulate(static_cast<size_t>(accumulate)).keep_gradients(keep_gradients);
   train.synchronize_batch_norm(synchronize_batch_norm);
   if (process_group) {
-    train.data_parallel(DataParallel(c10d::resolve_process_group(*process_group)));
+    const DataParallel ranks(c10d::resolve_process_group(*process_group));
+    ranks.group()->set_begins_alike(is_first);
+    train.data_parallel(ranks);
   }
   return c10::make_intrusive<TrainStepObject>(module, loss, any_module, std::move(optimizer), Options::from_json(options),
                                               train);
@@ -179,9 +184,10 @@ TORCH_LIBRARY_FRAGMENT(sconce, library) {
       .def("run",
            [](const intrusive_ptr<TrainStepObject>& self, const std::vector<c10::IValue>& inputs,
               const std::vector<c10::IValue>& targets, std::optional<double> share) {
-             return share ? self->step(inputs, targets, *share) : self->step(inputs, targets);
+             return share ? (*self->step)(inputs, targets, *share) : (*self->step)(inputs, targets);
            })
-      .def("join", [](const intrusive_ptr<TrainStepObject>& self) { return static_cast<int64_t>(self->step.join()); })
-      .def("explain", [](const intrusive_ptr<TrainStepObject>& self) { return json_text(json_of(self->step.explain())); })
-      .def("wait_for_compiles", [](const intrusive_ptr<TrainStepObject>& self) { self->step.wait_for_compiles(); });
+      .def("join", [](const intrusive_ptr<TrainStepObject>& self) { return static_cast<int64_t>(self->step->join()); })
+      .def("explain", [](const intrusive_ptr<TrainStepObject>& self) { return json_text(json_of(self->step->explain())); })
+      .def("wait_for_compiles", [](const intrusive_ptr<TrainStepObject>& self) { self->step->wait_for_compiles(); })
+      .def("close", [](const intrusive_ptr<TrainStepObject>& self) { self->step.reset(); });
 }

@@ -46,6 +46,37 @@ void expect_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor
   }
 }
 
+// The others wait in their batch norm, within forward.
+TEST(RankFailures, ARankWithoutABatchIsMissedBySynchronizedNorms) {
+  const torch::jit::Module start = testing::two_layers(
+      R"(
+def forward(self, x):
+    h = torch.batch_norm(torch.linear(x, self.a_weight), self.a_bias, self.b_bias, self.mean, self.var, True, 0.1, 1e-5, True)
+    return torch.linear(h, self.b_weight)
+)",
+      /*has_batch_norm=*/true);
+  for (const bool joins : {false, true}) {
+    const auto messages = run_ranks(2, [&](const DataParallel& ranks) {
+      const torch::jit::Module module = testing::copy_of(start);
+      const auto optimizer = testing::adam(parameters_of(module));
+      TrainStep step(accelerate(module, Options()), mse, *optimizer,
+                     TrainOptions().data_parallel(ranks).synchronize_batch_norm(true));
+      for (int i = 0; i < 3; ++i) {
+        step({at::ones({4, 8})}, {at::ones({4, 8})});
+      }
+      if (ranks.rank() == 0) {
+        step({at::ones({4, 8})}, {at::ones({4, 8})});
+      } else if (joins) {
+        step.join();
+      } else {
+        step.skip();
+      }
+    });
+    EXPECT_THAT(messages[1], HasSubstr("in their batch norms, which are synchronized"));
+    EXPECT_THAT(messages[0], HasSubstr("cannot go on: rank 1 raised: TrainStep::skip"));
+  }
+}
+
 TEST(RankFailures, NameTheRankThatRaisesAndItsReason) {
   for (const int steps : {0, 1, 4}) {  // before the first step, after the recorded one, between plans
     const auto messages = run_ranks(3, [&](const DataParallel& ranks) {

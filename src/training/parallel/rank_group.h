@@ -33,6 +33,10 @@ class RankGroup {
   int world() const { return world_; }
   const std::string& name() const { return name_; }  // in c10d's registry, for operators
   const DataParallelSettings& settings() const { return settings_; }
+  // Whether a step gives all ranks the parameters and buffers of rank 0 when it is made. One that takes the place of another
+  // step does not: buffers may differ by then.
+  bool begins_alike() const { return begins_alike_; }
+  void set_begins_alike(bool on) { begins_alike_ = on; }
   // Returns the name of a group of these ranks for sums within forward and backward. Which of them come before the reduction
   // of a bucket depends on the program that serves a call; so they have connections of their own. `type`: of the sums.
   // All ranks ask for it in the same order of calls. Throws c10::Error for a group that is not sconce's own.
@@ -92,6 +96,7 @@ class RankGroup {
   const std::string name_;
   const std::string name_of_norms_;
   const bool is_own_;
+  bool begins_alike_ = true;
   const DataParallelSettings settings_;
   const int rank_;
   const int world_;

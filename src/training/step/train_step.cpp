@@ -204,7 +204,9 @@ class TrainStep::Impl {
     TORCH_CHECK(!options_.shard_optimizer() || !options_.keep_gradients(),
                 "TrainOptions: a sharded step cannot keep gradients: parameters are exchanged in their memory");
     if (group_ != nullptr) {
-      options_.data_parallel()->broadcast(method_.module);
+      if (group_->begins_alike()) {
+        options_.data_parallel()->broadcast(method_.module);
+      }
       if (options_.synchronize_batch_norm()) {
         Options with_norms = method_.module.options();
         const c10::DeviceType type = optimizer.param_groups().at(0).params().at(0).device().type();
@@ -242,11 +244,12 @@ class TrainStep::Impl {
   }
 
   std::optional<size_t> skip() {
-    TORCH_CHECK(group_ == nullptr || !options_.synchronize_batch_norm(),
-                "TrainStep::skip: other ranks wait for this one in their batch norms, which are synchronized");
     std::optional<size_t> ranks;
     begin_call(std::nullopt);
     run_with_others([&] {
+      // The others learn of it at once.
+      TORCH_CHECK(group_ == nullptr || !options_.synchronize_batch_norm(),
+                  "TrainStep::skip: other ranks wait for this one in their batch norms, which are synchronized");
       begin_update();
       ranks = end_call(/*is_updated=*/false);
     });

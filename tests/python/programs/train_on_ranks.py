@@ -18,8 +18,25 @@ def batch(step, size=32):
     return torch.randn(size, 16, generator=generator), torch.randint(4, (size,), generator=generator)
 
 
+def buffers_stay_with_another_group():
+    """A parameter group that is added makes another step, which leaves each rank its running statistics."""
+    torch.manual_seed(dist.get_rank())
+    module = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 4), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD([*module[0].parameters(), *module[2].parameters()], 1e-2)
+    step = sconce.TrainStep(module, nn.MSELoss(), optimizer, process_group=dist.group.WORLD)
+    expected = module[0].running_mean.clone()
+    for i in range(6):
+        if i == 3:
+            optimizer.add_param_group({"params": list(module[1].parameters())})
+        x = torch.randn(8, 4) + dist.get_rank()
+        step(x, torch.zeros(8, 1))
+        expected = expected * 0.9 + x.mean(0) * 0.1
+    torch.testing.assert_close(module[0].running_mean, expected)
+
+
 def train(folder):
     dist.init_process_group("gloo")
+    buffers_stay_with_another_group()
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(rank + 5)
     module = model()
