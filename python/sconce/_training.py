@@ -2,6 +2,7 @@
 import json
 import threading
 import types
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -364,6 +365,7 @@ class TrainStep:
         self._settings = (json.dumps(options), clip_norm, clip_value, accumulate, autocast, keep_gradients,
                           process_group.group_name if process_group is not None else None, synchronize_batch_norm, method)
         self._step = None
+        self._close: Callable[[], Any] = lambda: None
         self._twin = None
 
     def __call__(self, inputs: torch.Tensor | Sequence[Any], targets: torch.Tensor | Sequence[Any],
@@ -375,11 +377,6 @@ class TrainStep:
         many of the step's examples are in this batch.
         """
         return self._with_optimizer(lambda step: step.run(_values(inputs), _values(targets), share))
-
-    def __del__(self) -> None:
-        step = vars(self).get("_step")  # a constructor that raised has made none
-        if step is not None:
-            step.close()
 
     def join(self) -> int:
         """For a rank that has no batch left: takes part in the other ranks' steps until none has one. Returns how many."""
@@ -393,10 +390,9 @@ class TrainStep:
             raise ValueError(f"sconce.TrainStep cannot run this optimizer: {reason}")
         if mirror.twin is not self._twin:
             self._twin = mirror.twin
-            before = self._step
-            self._step = _classes.TrainStep(*self._arguments, self._twin, *self._settings, before is None)
-            if before is not None:
-                before.close()
+            self._step = _classes.TrainStep(*self._arguments, self._twin, *self._settings, self._step is None)
+            self._close()
+            self._close = weakref.finalize(self, self._step.close)  # also when the program ends
         optimizer._opt_called = True
         try:
             return call(self._step)

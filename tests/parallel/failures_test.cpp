@@ -156,8 +156,20 @@ TEST(RankFailures, RefuseOtherParametersThanThoseOfRank0) {
     TrainStep step(accelerate(module, Options()), mse, *optimizer, TrainOptions().data_parallel(ranks));
     step({at::ones({4, 8})}, {at::ones({4, 8})});
   });
-  EXPECT_THAT(messages[1], HasSubstr("rank 1 has parameters 3 parameters"));
-  EXPECT_THAT(messages[0], HasSubstr("rank 1 raised: data parallel: rank 1 has parameters"));
+  EXPECT_THAT(messages[1], HasSubstr("rank 1 has other parameters and buffers than rank 0: "));
+  EXPECT_THAT(messages[0], HasSubstr("rank 1 raised: data parallel: rank 1 has other parameters"));
+}
+
+TEST(RankFailures, RefuseGradientsOfNoParameters) {
+  const auto messages = run_ranks(2, [&](const DataParallel& ranks) {
+    if (ranks.rank() == 0) {
+      ranks.average_gradients({});
+    } else {
+      ranks.sum(at::Tensor());
+    }
+  });
+  EXPECT_THAT(messages[0], HasSubstr("average_gradients takes one or more tensors"));
+  EXPECT_THAT(messages[1], HasSubstr("only contiguous tensors are summed"));
 }
 
 TEST(RankFailures, RefuseWhatIsNoRank) {

@@ -17,6 +17,7 @@ def run_on_ranks(program, *arguments):
     done = subprocess.run(command + list(arguments), capture_output=True, text=True, timeout=300,
                           env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "Exception ignored" not in done.stderr, done.stderr[-3000:]
     return done.stdout
 
 

@@ -49,8 +49,8 @@ BucketLayout BucketLayout::of(const std::vector<at::Tensor>& parameters, size_t 
 }
 
 std::string to_string(const BucketLayout& layout, const std::vector<at::Tensor>& parameters) {
-  return std::to_string(parameters.size()) + " parameters in " + std::to_string(layout.buckets.size()) + " buckets, " +
-         describe_inputs(parameters);
+  return std::to_string(parameters.size()) + " tensors in " + std::to_string(layout.buckets.size()) +
+         " buckets: " + describe_inputs(parameters);
 }
 
 }  // namespace sconce

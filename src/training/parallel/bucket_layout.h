@@ -33,7 +33,7 @@ struct BucketLayout {
   static BucketLayout of(const std::vector<at::Tensor>& parameters, size_t first_bytes, size_t bytes, int64_t parts);
 };
 
-// Returns "3 parameters in 2 buckets, Float[4,3] Float[4] Float[1]": what must be equal on all ranks.
+// Returns "3 tensors in 2 buckets: Float[4,3] Float[4] Float[1]": what must be equal on all ranks.
 std::string to_string(const BucketLayout& layout, const std::vector<at::Tensor>& parameters);
 
 }  // namespace sconce

@@ -139,7 +139,10 @@ void DataParallel::broadcast(const Module& module) const {
   for (const at::Tensor& buffer : module.script_module().buffers()) {
     tensors.push_back(buffer);
   }
-  broadcast(tensors);
+  group_->run([&] {
+    group_->expect_as_on_rank_0("parameters and buffers", describe_inputs(tensors));
+    group_->broadcast(tensors);
+  });
 }
 
 void DataParallel::broadcast(const std::vector<at::Tensor>& tensors) const {
@@ -147,7 +150,7 @@ void DataParallel::broadcast(const std::vector<at::Tensor>& tensors) const {
 }
 
 void DataParallel::sum(const at::Tensor& tensor) const {
-  TORCH_CHECK(tensor.is_contiguous(), "data parallel: only contiguous tensors are summed over ranks");
+  TORCH_CHECK(tensor.defined() && tensor.is_contiguous(), "data parallel: only contiguous tensors are summed over ranks");
   group_->run([&] { group_->begin_sum(tensor)->wait(); });
 }
 
@@ -158,6 +161,8 @@ void DataParallel::barrier() const {
 }
 
 void DataParallel::average_gradients(const std::vector<at::Tensor>& parameters) const {
+  TORCH_CHECK(!parameters.empty() && std::ranges::all_of(parameters, &at::Tensor::defined),
+              "data parallel: average_gradients takes one or more tensors, none of them undefined");
   group_->run([&] { group_->buckets_of(parameters)->reduce(1.0 / group_->world()); });
 }
 

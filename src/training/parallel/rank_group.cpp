@@ -102,6 +102,7 @@ void RankGroup::send_from_rank_0(const at::Tensor& tensor) {
 void RankGroup::broadcast(const std::vector<at::Tensor>& tensors) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK(tensor.defined(), "data parallel: a tensor to exchange is undefined");
     TORCH_CHECK(tensor.layout() == at::kStrided, "data parallel: ranks exchange dense tensors, not ", tensor.layout());
   }
   if (tensors.empty()) {
@@ -139,7 +140,8 @@ void RankGroup::expect_as_on_rank_0(const std::string& what, const std::string& 
   }
   const std::vector<uint8_t> bytes = store_->get(key);
   const std::string expected(bytes.begin(), bytes.end());
-  TORCH_CHECK(text == expected, "data parallel: rank ", rank_, " has ", what, " ", text, ", but rank 0 has ", expected);
+  TORCH_CHECK(text == expected, "data parallel: rank ", rank_, " has other ", what, " than rank 0: ", text, ", not ",
+              expected);
 }
 
 std::shared_ptr<GradientBuckets> RankGroup::buckets_of(const std::vector<at::Tensor>& parameters) {
