@@ -152,6 +152,14 @@ TEST_F(TrainCommand, NamesWhatIsWrongWithTheData) {
   expect_bad(file("nowhere.pt"), "nowhere.pt: no such file");
   expect_bad(write_pair(folder_, "bad.pt", ten, at::zeros({10})),
              "--loss mse: the model returns float32[10, 3] for targets float32[10]; their sizes must be equal");
+  expect_usage_error({"train", model_, "--data", write_pair(folder_, "bad.pt", ten, at::zeros({10})), "--loss",
+                      "cross_entropy", "--optimizer", "sgd", "--epochs", "1", "--output", file("bad")},
+                     "--loss cross_entropy: the targets are float32[10]; it takes the numbers of classes, as integers");
+  const at::Tensor with_nan = at::zeros({10, 4});
+  with_nan[3][1] = std::nan("");
+  expect_refusal({"train", model_, "--data", write_pair(folder_, "bad.pt", with_nan, at::zeros({10, 3})), "--loss", "mse",
+                  "--optimizer", "sgd", "--epochs", "1", "--output", file("bad_numbers")},
+                 "the loss is nan in step 1, epoch 1: an example of its batch has numbers that are not finite");
   // The validation's data, before the first epoch.
   std::vector<std::string> words = classify("bad", {"--validation", write_pair(folder_, "bad.pt", at::zeros({10, 5}), ten)});
   EXPECT_EQ(sconce(words).exit_code, 2);

@@ -17,6 +17,11 @@ namespace {
 
 at::Tensor loss_of(const std::string& name, const at::Tensor& output, const at::Tensor& target) {
   if (name == "cross_entropy" || name == "nll") {
+    const bool has_scores = name == "cross_entropy" && output.sizes() == target.sizes();
+    if (at::isFloatingType(target.scalar_type()) && !has_scores) {
+      throw UserError("--loss " + name + ": the targets are " + describe_tensor_type(target) +
+                      "; it takes the numbers of classes, as integers");
+    }
     const at::Tensor classes =
         at::isIntegralType(target.scalar_type(), /*includeBool=*/false) ? target.to(at::kLong) : target;
     return name == "nll" ? at::nll_loss_nd(output, classes) : at::cross_entropy_loss(output, classes);

@@ -102,6 +102,14 @@ std::vector<double> learning_rates_of(const torch::optim::Optimizer& optimizer) 
   return rates;
 }
 
+// Returns whether no input or target of the batch is infinite or no number.
+bool are_finite(const TrainBatch& batch) {
+  const auto is_finite = [](const c10::IValue& value) {
+    return !value.isTensor() || !value.toTensor().is_floating_point() || value.toTensor().isfinite().all().item<bool>();
+  };
+  return std::ranges::all_of(batch.inputs, is_finite) && std::ranges::all_of(batch.targets, is_finite);
+}
+
 }  // namespace
 
 Training::Training(Module module, std::shared_ptr<const DataSource> data, TrainSettings settings,
@@ -194,13 +202,16 @@ Training::StepEnd Training::step(const std::function<Wishes()>& wishes) {
     groups[i].options().set_lr(initial_lrs_[i] * schedule_.share_of(progress_.step, steps()));
   }
   double loss = 0;
+  bool has_bad_data = false;
   for (size_t call = 0; call < settings_.accumulate; ++call) {
     const TrainBatch batch = next_batch();
     is_in_step_ = true;
     seed_draws(settings_.seed, progress_.step,
                call * static_cast<uint64_t>(place.world) + static_cast<uint64_t>(place.rank));
     if (ranks_.is_alone()) {
-      loss += step_(batch.inputs, batch.targets).item<double>() / static_cast<double>(settings_.accumulate);
+      const auto own = step_(batch.inputs, batch.targets).item<double>();
+      has_bad_data = has_bad_data || (!std::isfinite(own) && !are_finite(batch));
+      loss += own / static_cast<double>(settings_.accumulate);
       continue;
     }
     const std::vector<int64_t> sizes = order_.sizes(progress_, call);
@@ -211,14 +222,19 @@ Training::StepEnd Training::step(const std::function<Wishes()>& wishes) {
     }
     const auto all = static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
     const double share = static_cast<double>(own) / (all * static_cast<double>(settings_.accumulate));
-    loss += step_(batch.inputs, batch.targets, share).item<double>() * share;
+    const auto own_loss = step_(batch.inputs, batch.targets, share).item<double>();
+    has_bad_data = has_bad_data || (!std::isfinite(own_loss) && !are_finite(batch));
+    loss += own_loss * share;
   }
   const Wishes own = wishes();
-  const std::vector<double> sums = ranks_.sum({loss, own.stop ? 1.0 : 0.0, place.is_first() && own.write_files ? 1.0 : 0.0});
+  const std::vector<double> sums =
+      ranks_.sum({loss, own.stop ? 1.0 : 0.0, place.is_first() && own.write_files ? 1.0 : 0.0, has_bad_data ? 1.0 : 0.0});
   loss = sums[0];
   if (!std::isfinite(loss)) {
     throw RefusedError("the loss is " + std::to_string(loss) + " in step " + std::to_string(progress_.step + 1) +
-                       ", epoch " + std::to_string(progress_.epoch + 1) + "; a smaller --lr or --clip-norm may help");
+                       ", epoch " + std::to_string(progress_.epoch + 1) +
+                       (sums[3] > 0 ? ": an example of its batch has numbers that are not finite"
+                                    : "; a smaller --lr or --clip-norm may help"));
   }
   is_in_step_ = false;
   history_.add_step(loss);
